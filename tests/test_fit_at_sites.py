@@ -158,3 +158,15 @@ def test_a_site_that_cannot_read_its_file_says_so_to_all_in_its_schema() -> None
         "dcgs: error: agent 1 failed: line 3 of patients.csv must have 3 columns, as the first line; it has "
         "2. Correct the line."
     ]
+
+
+def test_what_is_wrong_in_a_file_stays_at_its_site_where_there_are_floors() -> None:
+    Path("site1/patients.csv").write_text(Path("site1/patients.csv").read_text() + "secret,1\n")
+    command = f"{FIT} --data patients.csv"
+    _, _, told = at_sites([command] * 3)
+    assert "secret" in told or "must have" in told
+    status, _, errors = at_sites([command.replace(" --open", "")] * 3)
+    assert status == 2
+    hidden = "agent 1 failed: its file cannot be used; only its own output says why."
+    assert f"dcgs: error: {hidden}" in own_lines(errors)
+    assert sum("must have" in line for line in own_lines(errors)) == 1  # of the site itself

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from dcgs.methods.flood import Flood
+from dcgs.methods.reduction import Flood
 from dcgs.network import as_network
 from problems import Array
 
@@ -71,5 +71,11 @@ def test_what_is_new_is_sent_to_all_but_its_sender() -> None:
     "wrong", [np.zeros(0), np.zeros(3), np.array([2.0, 1.0, 1.0, 1.0]), np.zeros((1, 2))]
 )
 def test_a_wrong_message_names_its_sender(wrong: Array) -> None:
-    with pytest.raises(ValueError, match=r"flooded numbers must be a number of rows and these rows; agent 4"):
+    with pytest.raises(ValueError, match=r"a message must have shape \(1 \+ n · w,\): .*; agent 4 sent"):
         Flood().receive(4, wrong, (4,))
+
+
+def test_rows_of_another_width_than_the_own_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"must have shape \(1 \+ n · 4,\): .*; agent 4 sent .* \(4,\)"):
+        Flood(3).receive(4, np.array([1.0, 4.0, 0.5, 0.5]), (4,))
+    Flood(2).receive(4, np.array([1.0, 4.0, 0.5, 0.5]), (4,))

@@ -93,13 +93,13 @@ def test_no_other_number_of_pieces_takes_much_less_time(link: Link, height: int)
     assert seconds[sum_pieces(link, height, nbytes) - 1] <= 1.05 * seconds.min()
 
 
-def problem(scale: float = 1.0) -> tuple[list[dcgs.Objective], dcgs.L1Ball, nx.Graph]:
-    """Return a Lasso with more unknowns than are few, on a path of 4 agents; one column may be larger."""
+def problem(scale: float = 1.0, unknowns: int = 80) -> tuple[list[dcgs.Objective], dcgs.L1Ball, nx.Graph]:
+    """Return a Lasso on a path of 4 agents; one column may be larger."""
     rng = np.random.default_rng(0)
-    x = np.concatenate([np.ones(4), np.zeros(76)])
-    columns = np.concatenate([[scale], np.ones(79)])
-    data = [columns * rng.standard_normal((12, 80)) for _ in range(4)]
-    return [dcgs.LeastSquares(A, A @ x) for A in data], dcgs.L1Ball(80, 3.0), nx.path_graph(4)
+    x = np.concatenate([np.ones(4), np.zeros(unknowns - 4)])
+    columns = np.concatenate([[scale], np.ones(unknowns - 1)])
+    data = [columns * rng.standard_normal((12, unknowns)) for _ in range(4)]
+    return [dcgs.LeastSquares(A, A @ x) for A in data], dcgs.L1Ball(unknowns, 3.0), nx.path_graph(4)
 
 
 def test_sizes_are_the_largest_of_all_agents() -> None:
@@ -108,25 +108,25 @@ def test_sizes_are_the_largest_of_all_agents() -> None:
     network = as_network(nx.star_graph(3))
     assert facts_of(objectives, X, network, smoothness=False).sizes == SizeFacts()
     sizes = facts_of(objectives, X, network, False, sizes=True).sizes
-    assert sizes == replace(SizeFacts(3, 1600), spread=sizes.spread)
+    assert sizes == replace(SizeFacts(3, 1600, fewest_rows=12), spread=sizes.spread)
     labels = dcgs.Logistic(np.ones((20, 80)), np.ones(20))
     mixed = facts_of([*objectives[:3], labels], X, network, False, sizes=True).sizes
-    assert mixed == replace(SizeFacts(3, 1600, all_quadratic=False), spread=mixed.spread)
+    assert mixed == replace(SizeFacts(3, 1600, all_quadratic=False, fewest_rows=12), spread=mixed.spread)
     uneven = [*problem()[0][:3], problem(scale=1000.0)[0][3]]
     sizes = facts_of(uneven, X, network, False, sizes=True).sizes
-    assert sizes == replace(SizeFacts(3, 960, True), spread=sizes.spread)
+    assert sizes == replace(SizeFacts(3, 960, True, fewest_rows=12), spread=sizes.spread, alike=False)
 
 
 @pytest.mark.parametrize(
-    ("scale", "link", "form"),
-    [(1.0, "1Gbit/s,0.2ms", "sums"), (1.0, "10MB/s,20ms", "edges"), (1000.0, "1Gbit/s,0.2ms", "newton")],
+    ("unknowns", "link", "form"),
+    [(501, "1Gbit/s,0.2ms", "sums"), (501, "10MB/s,20ms", "edges"), (80, "1Gbit/s,0.2ms", "newton")],
 )
 def test_a_run_that_is_told_the_link_is_that_of_the_form_which_the_rule_chooses(
-    scale: float, link: str, form: Any
+    unknowns: int, link: str, form: Any
 ) -> None:
-    objectives, X, graph = problem(scale)
+    objectives, X, graph = problem(unknowns=unknowns)
     told = dcgs.minimize(objectives, X, graph, dcgs.FastDCGS(link=link), rounds=24)
-    chosen = dcgs.minimize(objectives, X, graph, dcgs.FastDCGS(form=form), rounds=24)
+    chosen = dcgs.minimize(objectives, X, graph, dcgs.FastDCGS(form=form, link=link), rounds=24)
     np.testing.assert_array_equal(told.agents, chosen.agents)
     np.testing.assert_array_equal(told.bytes, chosen.bytes)
 

@@ -23,8 +23,9 @@ from dcgs.methods.reduction import (
     Reduction,
     Value,
     added,
-    complete_sum,
     cut,
+    flooded_answer,
+    is_flooded,
     joined,
     network_answer,
     tree_answer,
@@ -99,7 +100,7 @@ def of_all_sizes(agents: int, count: int, seed: int = 101) -> Array:
 def network_sum(value: Array, agent: Agent) -> Program[Array]:
     """Return the sum of all agents' values."""
     if agent.facts.is_complete:
-        (total,) = yield from complete_sum((value,), agent, lambda total: total)
+        (total,) = yield from flooded_answer((value,), agent, lambda total: total)
         return total
     (total,) = yield from network_answer((value,), agent, lambda total: total)
     return total
@@ -139,6 +140,40 @@ def test_a_sum_takes_the_rounds_worked_out_by_hand(graph: nx.Graph, rounds: int)
     outcome = run(graph, lambda agent: network_sum(np.ones(3), agent))
     assert outcome.traffic.rounds == rounds
     np.testing.assert_array_equal(outcome.values, np.full((len(graph), 3), float(len(graph))))
+
+
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "one node"])
+def test_a_flooded_sum_has_equal_bits_at_all_agents_after_the_diameter(name: str) -> None:
+    graph, shapes = GRAPHS[name], ((), (3,), (2, 2))
+    rng = np.random.default_rng(7)
+    values = [tuple(rng.standard_normal(shape) for shape in shapes) for _ in graph]
+    outcome = run(graph, lambda agent: flooded_answer(values[agent.index], agent, lambda total: total))
+    assert outcome.traffic.rounds == nx.diameter(graph)
+    for k, shape in enumerate(shapes):
+        exact = sum(value[k] for value in values)
+        assert {(total[k].shape, total[k].tobytes()) for total in outcome.values} == {
+            (shape, outcome.values[0][k].tobytes())
+        }
+        # A dozen additions of numbers about 1.
+        np.testing.assert_allclose(outcome.values[0][k], exact, rtol=0.0, atol=1e-14)
+
+
+def test_short_sums_are_flooded_where_that_takes_less_time_and_long_ones_go_along_the_tree() -> None:
+    """On a cycle of ten 5 rounds in place of 10, of 20 ms, but up to ten values in a link of 12.5 MB/s."""
+
+    def is_known(graph: nx.Graph, nbytes: int, link: str | None = None) -> bool:
+        agent = agents_of(graph)[0]
+        sizes = replace(agent.facts.sizes, most_neighbors=max(dict(graph.degree).values()))
+        given = None if link is None else Link.parse(link)
+        return is_flooded(replace(agent, facts=replace(agent.facts, sizes=sizes), link=given), nbytes)
+
+    cycle = nx.cycle_graph(10)
+    # 5 · 0.02 + 11 K < 5 (0.04 + K): K < 16.7 ms, 208 kB.
+    assert [is_known(cycle, nbytes) for nbytes in (208_000, 209_000)] == [True, False]
+    # At 1 Gbit/s with 0.2 ms, K < 0.167 ms: 20.8 kB.
+    assert [is_known(cycle, nbytes, "1Gbit/s,0.2ms") for nbytes in (20_800, 20_900)] == [True, False]
+    assert not any(is_known(graph, 8) for graph in (nx.star_graph(9), nx.path_graph(9)))
+    assert is_known(nx.complete_graph(9), 10**9)
 
 
 @pytest.mark.parametrize("name", ["path", "star", "grid", "random of 12"])

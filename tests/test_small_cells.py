@@ -361,6 +361,15 @@ def test_fewer_rows_than_unknowns_are_refused() -> None:
         DecentralizedLasso(radius=1.0, floors=FLOORS).fit(A, y, sites=site)
 
 
+@pytest.mark.parametrize(("rows", "forms"), [(120, {"gradients"}), (240, {"Hessians"})])
+def test_hessians_of_fewer_rows_than_unknowns_are_not_sent(rows: int, forms: set[str]) -> None:
+    A, y, site = arrays(rows, 150)
+    sizes: set[int] = set()
+    see = dcgs.Lockstep(on_message=lambda k, i, j, sent: sizes.update(array.size for array in sent))
+    DecentralizedLasso(radius=1.0, floors=FLOORS, runtime=see).fit(A, y, sites=site)
+    assert ({"Hessians"} if 151 * 150 // 2 in sizes or 150 * 151 // 2 in sizes else {"gradients"}) == forms
+
+
 def test_floors_change_nothing_where_no_cell_is_small() -> None:
     A, y, site = arrays()
     labels = (y > 0.0).astype(int)

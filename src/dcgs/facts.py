@@ -31,7 +31,8 @@ class SizeFacts:
     all_quadratic: bool = True
     spread: float = 1.0
     curved: float = 1.0
-    alike: bool = False
+    fewest_rows: int = 1
+    alike: bool = True
 
 
 @final
@@ -57,9 +58,9 @@ class Facts:
       losses. ``spread`` is the smoothness of the agents over their mean curvature, divided by what this is
       for as many rows of random numbers: how ill-conditioned the data are. ``curved`` is the mean second
       derivative of the losses where X starts, as a share of the largest: small for Huber losses with large
-      residuals. ``alike`` is True if every agent has at least four rows for each unknown, and their mean
-      curvatures differ by a factor of ten at most: one agent's data are then a good model of all data. All
-      but the first depend on data.
+      residuals. ``fewest_rows`` are those of the agent with the fewest, and ``alike`` is True if the mean
+      curvatures of a row of two agents differ by a factor of ten at most: one agent's data are then a good
+      model of all data, the better the more rows. All but the first depend on data.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents

@@ -74,6 +74,8 @@ class Link:
         return self.waiting(carried) + rounds * self.latency
 
 
+SHORTEST_ROUND = 1e-4
+"""The least seconds of a round: an agent computes as long."""
 LINKS = {
     "lan": Link(125e6, 0.2e-3),
     "paper": Link(10e6, 1e-3),

@@ -154,6 +154,11 @@ GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, m
 ×2 is twice the step of the method's theory; K=3 is three rounds of gossip an iteration.
 """
 
+FORMS = tuple(
+    Entry(f"{OURS}, {form}", FastDCGS(form=form), OURS, form) for form in ("edges", "sums", "root", "newton")
+)
+"""The forms of FastDCGS, of which its default settings choose one."""
+
 
 def entry_named(name: str) -> Entry:
     """Return the entry of that name, or of a method outside the package.
@@ -162,7 +167,7 @@ def entry_named(name: str) -> Entry:
     or function that makes one without arguments.
     """
     if ":" not in name:
-        return next(entry for entry in (*ENTRIES, *GRID) if entry.name == name)
+        return next(entry for entry in (*ENTRIES, *GRID, *FORMS) if entry.name == name)
     loaded = registry.load("method", name)
     method = loaded if isinstance(loaded, Method) or not callable(loaded) else loaded()
     if not isinstance(method, Method):

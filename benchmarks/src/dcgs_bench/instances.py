@@ -183,19 +183,21 @@ def _labelled(
     graph: GraphFamily,
     draw: Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]],
     split: Split,
+    radius: float | None = None,
 ) -> Family:
-    """Return logistic regression over a ball of half the norm of the truth, which binds."""
+    """Return logistic regression over a ball that binds, by default of half the norm of the truth."""
 
     def make(seed: int) -> StudyProblem:
         rng = np.random.default_rng(seed)
         A, truth = draw(rng)
         labels = np.where(rng.random(len(A)) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
         edges = graph.make(seed)
-        X = L1Ball(len(truth), 0.5 * float(np.abs(truth).sum()))
+        X = L1Ball(len(truth), radius or 0.5 * float(np.abs(truth).sum()))
         parts = split(labels, len(edges), seed)
         return StudyProblem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
 
-    return f"{what} over a ball that binds", graph, make
+    ball = "a ball that binds" if radius is None else f"a ball of radius {radius:g}, which binds"
+    return f"{what} over {ball}", graph, make
 
 
 def logistic(graph: GraphFamily, size: Size) -> Family:
@@ -210,7 +212,9 @@ def logistic(graph: GraphFamily, size: Size) -> Family:
     return _labelled(f"logistic regression {size}", graph, draw, by_value)
 
 
-def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> Family:
+def silo(
+    graph: GraphFamily, samples: int, features: int, condition: float, radius: float | None = None
+) -> Family:
     """Return logistic regression on many rows a site with correlated features."""
 
     def draw(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -220,7 +224,7 @@ def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> F
         return A, rng.standard_normal(features)
 
     what = f"logistic regression {samples}×{features}, features of condition number {condition:.0e},"
-    return _labelled(what, graph, draw, by_size)
+    return _labelled(what, graph, draw, by_size, radius)
 
 
 def completion(graph: GraphFamily, side: int, rank: int, entries: int, by_column: bool = False) -> Family:
@@ -271,7 +275,8 @@ class Instance:
     """A problem by name; ``make(seed)`` makes it.
 
     ``rounds`` limits every run on it, ``reference`` the iterations of the solver that finds f*, and
-    ``time_factor`` multiplies the time limit. ``spec`` names an instance that is outside the package.
+    ``time_factor`` multiplies the time limit. ``without`` names the entries that are not run on it. ``spec``
+    names an instance that is outside the package.
     """
 
     name: str
@@ -280,6 +285,7 @@ class Instance:
     rounds: int = 3000
     reference: int = 20_000
     time_factor: float = 1.0
+    without: Sequence[str] = ()
     spec: str = ""
 
     @property
@@ -303,27 +309,31 @@ _BARBELL = fixed_graph("20 agents, two cliques and one edge", nx.barbell_graph, 
 _COMPLETE = fixed_graph("20 agents, everyone with everyone", nx.complete_graph, 20)
 
 _HUB = fixed_graph("10 agents on a star", nx.star_graph, 9)
+_ALL_TEN = fixed_graph("10 agents, everyone with everyone", nx.complete_graph, 10)
+_silo = partial(silo, samples=20_000, features=100, condition=1e4, radius=50.0)
+_SILO: dict[str, Any] = {"rounds": 1000, "reference": 2000}
+_LONG: dict[str, Any] = {"without": ("FastDCGS, newton",)}  # more than 500 unknowns: no Hessians
 
 _RATINGS = "MovieLens 100K, all ratings, nuclear norm at most 10⁴", CYCLE, movielens
 _PAPER, _WIDE, _TALL = Size(2000, 10_000, 100), Size(800, 2000, 20), Size(2000, 100, 20)
 _FEW = "50 agents with 16 samples each on a random graph of mean degree 6"
 
 INSTANCES: tuple[Instance, ...] = (
-    _row("lasso-paper", lasso(CYCLE, _PAPER), "the paper's, {}", rounds=4000, time_factor=12.0),
-    _row("completion-paper", completion(CYCLE, 200, 5, 5000), time_factor=6.0),
-    _row("movielens", _RATINGS, reference=400, time_factor=6.0),
-    _row("lasso-cycle-10", lasso(CYCLE)),
-    _row("lasso-path-10", lasso(_PATH)),
-    _row("lasso-star-20", lasso(_STAR)),
-    _row("lasso-grid-4x5", lasso(_GRID)),
-    _row("lasso-random-50", lasso(random_graphs(50, 6.0), _WIDE), _FEW, time_factor=3.0),
-    _row("lasso-barbell-20", lasso(_BARBELL)),
-    _row("lasso-complete-20", lasso(_COMPLETE)),
-    _row("lasso-uneven-10", lasso(CYCLE, split=by_chance), "{}, from 2 samples to many each"),
-    _row("lasso-sorted-10", lasso(CYCLE, split=by_value), "{}, samples sorted by b"),
-    _row("noisy-cycle-10", noisy(CYCLE, MIDDLE)),
-    _row("noisy-grid-6x6", noisy(_LARGE_GRID, Size(1080, 1000, 20))),
-    _row("noisy-random-30", noisy(random_graphs(30, 5.0), Size(900, 1000, 20))),
+    _row("lasso-paper", lasso(CYCLE, _PAPER), "the paper's, {}", rounds=4000, time_factor=12.0, **_LONG),
+    _row("completion-paper", completion(CYCLE, 200, 5, 5000), time_factor=6.0, **_LONG),
+    _row("movielens", _RATINGS, reference=400, time_factor=6.0, **_LONG),
+    _row("lasso-cycle-10", lasso(CYCLE), **_LONG),
+    _row("lasso-path-10", lasso(_PATH), **_LONG),
+    _row("lasso-star-20", lasso(_STAR), **_LONG),
+    _row("lasso-grid-4x5", lasso(_GRID), **_LONG),
+    _row("lasso-random-50", lasso(random_graphs(50, 6.0), _WIDE), _FEW, time_factor=3.0, **_LONG),
+    _row("lasso-barbell-20", lasso(_BARBELL), **_LONG),
+    _row("lasso-complete-20", lasso(_COMPLETE), **_LONG),
+    _row("lasso-uneven-10", lasso(CYCLE, split=by_chance), "{}, from 2 samples to many each", **_LONG),
+    _row("lasso-sorted-10", lasso(CYCLE, split=by_value), "{}, samples sorted by b", **_LONG),
+    _row("noisy-cycle-10", noisy(CYCLE, MIDDLE), **_LONG),
+    _row("noisy-grid-6x6", noisy(_LARGE_GRID, Size(1080, 1000, 20)), **_LONG),
+    _row("noisy-random-30", noisy(random_graphs(30, 5.0), Size(900, 1000, 20)), **_LONG),
     _row("noisy-path-100", noisy(_LONG_PATH, Size(1000, 500, 20)), rounds=6000),
     _row("strong-random-20", noisy(random_graphs(20, 4.0), _TALL), "strongly convex, {}"),
     _row("strong-l2-10", euclidean(CYCLE, _TALL), "strongly convex, {}"),
@@ -333,27 +343,30 @@ INSTANCES: tuple[Instance, ...] = (
         "{}, most of which see one class",
     ),
     # Of f(x⁰) − f*, the one heavy column leaves 2e-3: levels from 1e-3 on are about the other columns.
-    _row("text-cycle-10", text(CYCLE, 1000, 5000, 1000.0)),
+    _row("text-cycle-10", text(CYCLE, 1000, 5000, 1000.0), **_LONG),
     _row(
         "completion-sorted-4x5",
         completion(_GRID, 100, 3, 3000, by_column=True),
         "{} who each see other columns",
         time_factor=3.0,
+        **_LONG,
     ),
-    _row("silo-star-10", silo(_HUB, 20_000, 100, 1e4), rounds=1000, reference=2000),
+    _row("silo-star-10", _silo(_HUB), **_SILO),
     _row("uneven-star-10", uneven(_HUB, Size(4000, 300, 20)), rounds=1000),
     _row("huber-star-10", huber(_HUB, Size(4000, 300, 150), 100.0), rounds=1000),
-    _row("text-star-10", text(_HUB, 1000, 5000, 1000.0), rounds=1000),
+    _row("text-star-10", text(_HUB, 1000, 5000, 1000.0), rounds=1000, **_LONG),
 )
 """All instances of the table."""
 
 _REVIEWS = "Lasso of star ratings on the words of 22,641 clothing reviews, 14,679 features", CYCLE, reviews
 
 LARGE: tuple[Instance, ...] = (
+    _row("silo-complete-10", _silo(_ALL_TEN), **_SILO),
+    _row("silo-cycle-10", _silo(CYCLE), **_SILO),
     _row("silo-10", silo(CYCLE, 100_000, 300, 1e4), rounds=1000, reference=2000, time_factor=4.0),
-    _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0),
+    _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0, **_LONG),
 )
-"""Instances with many rows, which only ``dcgs bench time`` has."""
+"""Instances with many rows, which only ``dcgs bench time`` and ``dcgs bench forms`` have."""
 
 _SIX = fixed_graph("6 agents on a cycle", nx.cycle_graph, 6)
 _TWO_ROWS = fixed_graph("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
@@ -362,9 +375,59 @@ _FOUR = fixed_graph("4 agents on a path", nx.path_graph, 4)
 QUICK: tuple[Instance, ...] = (
     _row("quick-lasso", lasso(_SIX, Size(60, 200, 5)), rounds=400),
     _row("quick-noisy", noisy(_TWO_ROWS, Size(120, 60, 6)), rounds=400),
-    _row("quick-completion", completion(_FOUR, 20, 2, 200), rounds=400),
+    _row("quick-completion", completion(_FOUR, 20, 2, 200), rounds=400, **_LONG),
 )
 """Small instances, for a quick trial."""
+
+
+_DRAWN_GRAPHS: dict[str, nx.Graph] = {
+    "a star of 10": nx.star_graph(9),
+    "a cycle of 10": nx.cycle_graph(10),
+    "a complete graph of 10": nx.complete_graph(10),
+    "a 3×4 grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4)),
+    "a random graph of 20": nx.random_regular_graph(4, 20, seed=1),
+    "a path of 6": nx.path_graph(6),
+    "a wheel of 8": nx.wheel_graph(8),
+}
+_DRAWN = "random-"
+
+
+def drawn(number: int) -> Instance:
+    """Return a random problem for the comparison of forms: a loss, a graph, sizes, and a condition number."""
+    rng = np.random.default_rng((77, number))
+    loss = str(rng.choice(["squares", "logistic", "huber"], p=[0.25, 0.35, 0.4]))
+    graph, d = str(rng.choice(list(_DRAWN_GRAPHS))), int(rng.choice([8, 20, 50, 110, 200]))
+    rows_of, condition = float(rng.choice([0.6, 2.0, 5.0, 15.0])), float(rng.choice([1.0, 30.0, 1e3, 1e5]))
+    is_sorted, scale = bool(rng.random() < 0.25), float(rng.choice([1.0, 10.0, 100.0, 1000.0]))
+    bound = float(rng.choice([0.6, 1.5]))
+    edges = _DRAWN_GRAPHS[graph]
+    samples = len(edges) * max(4, round(rows_of * d))
+    scale = scale if loss == "huber" else 1.0
+
+    def make(seed: int) -> StudyProblem:
+        rng = np.random.default_rng((78, number, seed) if seed else (78, number))
+        spectrum, turn = np.geomspace(1.0, 1.0 / condition, d), np.linalg.qr(rng.standard_normal((d, d)))[0]
+        A = rng.standard_normal((samples, d)) @ (np.sqrt(spectrum)[:, None] * turn)
+        truth = rng.standard_normal(d) * (rng.random(d) < 0.5)
+        truth[0] = 1.0
+        z, truth = A @ truth / (A @ truth).std(), truth / (A @ truth).std()
+        b = z + 0.3 * rng.standard_normal(samples)
+        if loss == "logistic":
+            truth, b = 2.0 * truth, np.where(rng.random(samples) < 1.0 / (1.0 + np.exp(-2.0 * z)), 1.0, -1.0)
+        elif loss == "huber":
+            truth, b = scale * truth, scale * (z + 0.1 * rng.standard_normal(samples))
+        parts = (by_value if is_sorted else by_size)(b, len(edges), seed)
+        make_one: dict[str, Callable[..., Objective]] = {
+            "squares": LeastSquares,
+            "logistic": Logistic,
+            "huber": lambda A, b: Objective(HuberLoss(b, 1.0), matrix_map(A)),
+        }
+        objectives = [make_one[loss](A[rows], b[rows]) for rows in parts]
+        return StudyProblem(objectives, L1Ball(d, bound * float(np.abs(truth).sum())), edges)
+
+    what = f"{loss} of scale {scale:g}, {samples}×{d}, condition number {condition:g}, on {graph}"
+    about = f"{what}{', rows sorted' * is_sorted}, radius {bound:g} times that of the truth."
+    return Instance(f"{_DRAWN}{number}", about, make, rounds=400, reference=6000, time_factor=0.15)
 
 
 def instance_named(name: str) -> Instance:
@@ -373,6 +436,8 @@ def instance_named(name: str) -> Instance:
     The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
     that returns objectives, set and graph.
     """
+    if name.startswith(_DRAWN):
+        return drawn(int(name.removeprefix(_DRAWN)))
     if ":" not in name:
         return next(known for known in (*INSTANCES, *LARGE, *QUICK) if known.name == name)
     make = registry.load("instance", name)

@@ -173,6 +173,7 @@ def trials_of(record: Mapping[str, Any]) -> dict[str, list[Trial]]:
 
 
 _NEAR = 1.2  # times the best: within 20 %
+_CLOSE = 1.3  # times the best of all forms
 _SHORT = {"oracle calls": "lmo", "projections": "proj"}
 _LIMITS = (Status.ROUNDS.name, Status.SECONDS.name)
 # Agents stop soon if they do within this multiple of the rounds after which it is so, and two diameters.
@@ -369,6 +370,40 @@ def time_tables(rankings: Sequence[Ranking]) -> list[TextTable]:
         about = f"{name} ({link}, {1e3 * link.latency:g} ms a round): seconds {first.until}"
         tables.append(summary_table(ranking, about, name))
     return tables
+
+
+def forms_table(trials: Trials) -> TextTable:
+    """Return the rounds of FastDCGS with default settings, of each of its forms, and over the fewest.
+
+    The form that default settings have taken is that with the same rounds and bytes.
+    """
+    ranking, rows = Ranking(trials), []
+    forms = [name for name in ranking.shown if name != OURS]
+    for instance in trials:
+        cost, best = ranking.cost(instance, OURS), ranking.best(instance)
+        text, is_best = ranking.cell(instance, OURS)
+        costs = [(name, ranking.cost(instance, name)) for name in forms if cost is not None]
+        same = [name for name, other in costs if other and cost and _counts(other) == _counts(cost)]
+        text += f" ({same[0].removeprefix(f'{OURS}, ')})" if same else ""
+        ratio = NOT_REACHED if cost is None or best is None else f"{cost.rounds / max(1.0, best):.2f}"
+        cells = [(text, is_best), *(ranking.cell(instance, name) for name in forms)]
+        rows.append([(instance, False), *cells, (ratio, False)])
+    head = ["rounds to 1e-03", "auto", *(name.removeprefix(f"{OURS}, ") for name in forms), "auto / fewest"]
+    return TextTable("rounds of the forms of FastDCGS", head, rows)
+
+
+def forms_summary(trials: Trials) -> str:
+    """Return in words how far default settings are from the fewest rounds of all forms."""
+    ratios = Ranking(trials).ratios(OURS)
+    near, worst = sum(ratio <= _CLOSE for ratio in ratios), max(ratios, default=0.0)
+    return (
+        f"With default settings, rounds to {GOAL:.0e} are at most {_CLOSE:g} times the fewest of all forms "
+        f"on {near} of {len(trials)} instances, and {worst:.2f} times at most."
+    )
+
+
+def _counts(cost: RunCost) -> tuple[int, int]:
+    return cost.rounds, cost.bytes
 
 
 def instance_table(trials: Trials, instance: str, about: str) -> TextTable:

@@ -1,4 +1,4 @@
-"""``dcgs bench rounds`` and ``dcgs bench time``: every entry on every instance, and what it spends.
+"""``dcgs bench rounds``, ``forms`` and ``time``: every entry on every instance, and what it spends.
 
 Each entry is run until the worst agent's error is small enough, which only an observer of all data knows, and
 until its agents stop by themselves at a certified gap. f* is found by another solver on the pooled data.
@@ -213,6 +213,7 @@ class RoundsGrid:
                 for chosen in instances
                 for entry in some
                 for gap in self.gaps(entry)
+                if entry.name not in chosen.without
             ]
 
         return [

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -21,16 +21,7 @@ from dcgs.cli.launch import launch
 from dcgs.learn.files.describe import describe, history, models, reading_lines, summary_of
 from dcgs.learn.files.fit import FileFit, FitConfig, Watch, fit_files
 from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, SUMMARY, OutputFolder, ledger_name, locked
-from dcgs.learn.files.private import (
-    STATUS,
-    PrivateFileFit,
-    PrivateOptions,
-    describe_private,
-    fit_private_files,
-    private_models,
-)
 from dcgs.learn.linear.scores import warning
-from dcgs.learn.private import ENOUGH
 from dcgs.learn.summary import agents_table, classes_table, path_table, scores_table
 from dcgs.learn.sums import Named
 from dcgs.parallel import cores
@@ -51,6 +42,9 @@ from dcgs.runtime import (
     started_by_mpi,
 )
 from dcgs.runtime.ledger import Entry, Ledger, LedgerRuntime, added
+
+if TYPE_CHECKING:  # private fits are rare
+    from dcgs.learn.files.private import PrivateFileFit, PrivateOptions
 
 _RANKS_PER_CORE = 4
 _NEEDS = {REPORT: "jinja2", PATH_PICTURE: "matplotlib"}
@@ -98,6 +92,8 @@ def fit_over(runtime: Runtime, args: argparse.Namespace, console: Console) -> in
 def _fit_private(
     args: argparse.Namespace, options: PrivateOptions, console: Console, runtime: Runtime, group: ProcessGroup
 ) -> int:
+    from dcgs.learn.files.private import describe_private, fit_private_files, private_models
+
     config, output = agreed(group, lambda: _checked(args))
     agreed(group, output.create)
     output, prints = replace(output, barrier=group.barrier), group.is_root or runtime.separate_sites
@@ -118,6 +114,9 @@ def _fit_private(
 
 
 def _print_private(found: PrivateFileFit, out: Path, console: Console) -> None:
+    from dcgs.learn.files.private import STATUS
+    from dcgs.learn.private import ENOUGH
+
     say, fit = partial(console.print, soft_wrap=True, highlight=False), found.fit
     rounds, sent = (sum(getattr(entry, name) for entry in found.sent) for name in ("rounds", "bytes"))
     say(f"{STATUS.capitalize()} {rounds} rounds, {size(sent)} in all")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dcgs import registry
 from dcgs.checkpoints.folder import Checkpoint
@@ -31,7 +31,6 @@ from dcgs.floors import Floors
 from dcgs.learn.files.fit import FitConfig, RowsOptions
 from dcgs.learn.files.graphs import NAMED, GraphSpec
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout, TextFormat
-from dcgs.learn.files.private import PrivateOptions
 from dcgs.learn.files.rows import Preparation
 from dcgs.learn.files.source import DataSource, option_text
 from dcgs.learn.files.specs import (
@@ -47,6 +46,9 @@ from dcgs.learn.schema import NOT_GIVEN
 from dcgs.learn.sites import RunSpec
 from dcgs.sets import OptionKind
 from dcgs.validation import listed
+
+if TYPE_CHECKING:
+    from dcgs.learn.files.private import PrivateOptions
 
 _ABOUT = """\
 Fit a model to data that several agents hold. Each agent keeps its data and sends messages to its
@@ -385,6 +387,8 @@ def private_of(args: argparse.Namespace) -> PrivateOptions | None:
             f"a private fit must do without {listed([name.replace('_', '-') for name in others])}: it would "
             "be computed from rows without noise, or has no meaning here. Leave it out."
         )
+    from dcgs.learn.files.private import PrivateOptions
+
     delta = _DELTA if args.delta is None else args.delta
     return PrivateOptions(
         args.epsilon, delta, args.bounds, args.radius, args.budget, args.colluders or 1, args.trust_root

@@ -11,11 +11,14 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.cli.fit import fit_over
+from dcgs.cli.fit_options import config_of
 from dcgs.cli.jobs import HELP
 from dcgs.cli.study import describe_study, fit_arguments
 from dcgs.cli.values import job, option
 from dcgs.files import atomic_write
 from dcgs.learn.files.folder import SUMMARY
+from dcgs.learn.files.layout import SamplesLayout
+from dcgs.learn.files.readers import kind_of, read_words
 from dcgs.sites.checks import check_site
 from dcgs.sites.config import site_file
 from dcgs.sites.events import EventLog
@@ -97,7 +100,7 @@ def _check(args: argparse.Namespace, console: Console) -> int:
 
 def _agree(args: argparse.Namespace, console: Console) -> int:
     site = Site.load(args.site)
-    text = describe_study(site.study)
+    text = "\n".join([describe_study(site.study), _columns(site)])
     console.print(text, soft_wrap=True, highlight=False)
     if not args.yes and input(f"Does {site.config.name} agree? Type yes: ").strip() != "yes":
         console.print("not agreed")
@@ -107,6 +110,23 @@ def _agree(args: argparse.Namespace, console: Console) -> int:
         f"{site.config.name} has agreed to this study; start with: dcgs site run {args.site}", soft_wrap=True
     )
     return 0
+
+
+def _columns(site: Site) -> str:
+    """Return which columns of this site's file take part."""
+    layout, file = config_of(fit_arguments(site.study, site.config, site.state)).layout, site.data
+    if not file.is_file():
+        return f"columns: {file} is not there yet"
+    if not isinstance(layout, SamplesLayout) or kind_of(file) not in ("text", "parquet"):
+        return f"columns: all of {file.name}, which has no names of columns"
+    try:
+        table = read_words(file, layout)
+    except ValueError as error:
+        return f"columns: {error}"
+    target = f"to predict {table.target_name}" if table.target_name is not None else "to predict the last"
+    if table.names is None:
+        return f"columns of {file.name}: {len(table.columns)} without names, {target}"
+    return f"columns of {file.name}: {', '.join(table.names)}; {target}"
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:

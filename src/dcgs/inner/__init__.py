@@ -9,7 +9,7 @@ from dcgs.inner.corrective import Corrective
 from dcgs.inner.newton import Newton
 from dcgs.inner.projected import Exact, Projected
 from dcgs.objectives.objective import Objective
-from dcgs.sets.base import ConvexSet, ProjectableSet
+from dcgs.sets.base import ConvexSet, projects_cheaply
 from dcgs.validation import one_of
 
 _SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective(), Projected(), Newton())
@@ -35,7 +35,7 @@ def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:
 
 def best_inner(f: Objective, X: ConvexSet, may_project: bool) -> Inner:
     """Return the fastest solver for this objective over this set, by projections only if it may project."""
-    projects = may_project and isinstance(X, ProjectableSet) and X.cheap_projection
+    projects = may_project and projects_cheaply(X)
     names = (*(_PROJECTING if projects else ()), *_FASTEST)
     return next(_BY_NAME[name] for name in names if _BY_NAME[name].incompatibility(f, X) is None)
 

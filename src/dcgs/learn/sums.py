@@ -227,9 +227,11 @@ class Reductions:
         """Return how the agents of this process mask their sums."""
         agents = len(self.graph)
         check_agents(agents)
-        is_masked, journal = self.secure is True, self.runtime.journal()
+        is_masked, journal, signed = self.secure is True, self.runtime.journal(), self.runtime.signatures()
         return {
-            i: SecureSums(i, agents, is_masked, journal, short=SHORT, replays=journal is not None)
+            i: SecureSums(
+                i, agents, is_masked, journal, SHORT, replays=journal is not None, signatures=signed
+            )
             for i in self.hosts
         }
 

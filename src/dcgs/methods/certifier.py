@@ -23,10 +23,9 @@ from dcgs.methods.attachment import Parts, attached, detached
 from dcgs.methods.base import Agent, Dual, Method
 from dcgs.methods.certificate import UNKNOWN, Bounds, CertifiedGap, GapKind, excess, gap_noise
 from dcgs.methods.fast.step_size import local_eta
-from dcgs.methods.flood import Flood
 from dcgs.methods.local_bound import LocalBound, gradient_multiplier
 from dcgs.methods.outlook import Measured, Outlook, Proposal, Request, View
-from dcgs.methods.reduction import Reduction, Value
+from dcgs.methods.reduction import Flood, Reduction, Value
 from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.protocol import Inbox, Outbox, Program
 

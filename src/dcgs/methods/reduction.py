@@ -1,4 +1,4 @@
-"""Sums over the whole network, along its spanning tree.
+"""Sums over the whole network, along its spanning tree or by flooding.
 
 Every agent adds its value to the partial sums of its children and sends the result to its parent. The root
 computes an answer from the total, which is sent down the tree. So all agents get the same answer, to the last
@@ -7,12 +7,18 @@ sends one value up and one answer to each child, however many agents there are.
 
 In these rounds only one level of the tree sends. If values are cut into pieces, one piece follows another up
 and down the tree, so that all levels send at the same time: more rounds, of smaller messages, and equal bits.
+
+Short values may be flooded instead. Every agent forwards what is new to it, so all know the values of all
+after as many rounds as the diameter of the graph. What agents compute from them, in the order of agents, has
+equal bits. An agent sends the values of all agents to each neighbor, but for those that come from there: a
+sum along the tree sends one value.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, TypeVar, final
@@ -20,11 +26,12 @@ from typing import TypeAlias, TypeVar, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
+from dcgs.methods.fast.link_rule import ASSUMED, prefers_flood, sparse_bytes, sum_pieces
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums
 from dcgs.secure.sum import complete_answer
+from dcgs.sets.base import projects_cheaply
 from dcgs.tree import TreeNode
 
 T = TypeVar("T")
@@ -106,15 +113,92 @@ class Reduction:
         return Reduction(value, self.number + 1, last=answer, unsent=list(tree.children))
 
 
-def complete_sum(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
-    """Return what all agents compute from the sum of all agents' values on a complete graph, in one round."""
+@final
+@dataclass(eq=False)
+class Flood:
+    """One agent's part: the numbers ``known`` of each agent, and those ``unsent`` to each neighbor.
+
+    ``width`` is how many numbers an agent has, or 0 if that may be any.
+    """
+
+    width: int = 0
+    known: dict[int, Point] = field(default_factory=dict)
+    unsent: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, i: int, numbers: Point, neighbors: Collection[int], sender: int | None = None) -> None:
+        """Take the numbers of agent i, from itself or from a neighbor, to which they are not sent."""
+        if i not in self.known:
+            self.known[i] = numbers
+            for j in neighbors:
+                self.unsent.setdefault(j, []).append(i)
+        if sender is not None and i in self.unsent.get(sender, ()):
+            self.unsent[sender].remove(i)
+
+    def outgoing(self) -> dict[int, Point]:
+        """Return what to send to neighbors in this round: how many rows, and these: an agent, its numbers."""
+        made: dict[tuple[int, ...], Point] = {}  # equal messages are one object, which is encoded once
+        sent = {}
+        for j, who in self.unsent.items():
+            if who and tuple(who) not in made:
+                rows = [np.concatenate([[i], self.known[i]]) for i in who]
+                made[tuple(who)] = np.concatenate([[len(rows)], *rows])
+            if who:
+                sent[j] = made[tuple(who)]
+        self.unsent = {}
+        return sent
+
+    def receive(self, sender: int, message: Point, neighbors: Collection[int]) -> None:
+        """Take what a neighbor has sent."""
+        shape = message.shape if isinstance(message, np.ndarray) else ()
+        rows, width = (int(message[0]) if len(shape) == 1 and message.size else 0), self.width + 1
+        if rows < 1 or (message.size - 1) % rows or (self.width and message.size != 1 + rows * width):
+            wanted = width if self.width else "w"
+            raise ValueError(
+                f"a message must have shape (1 + n · {wanted},): n, and n rows of an agent and its numbers; "
+                f"agent {sender} sent one of shape {shape}."
+            )
+        for row in message[1:].reshape(rows, -1):
+            self.add(int(row[0]), row[1:], neighbors, sender)
+
+    def in_order(self) -> Point:
+        """Return a row of numbers for each agent that is known, in the order of agents."""
+        return np.stack([self.known[i] for i in sorted(self.known)])
+
+
+def is_flooded(agent: Agent, nbytes: int) -> bool:
+    """Return True if sums of so many bytes are flooded: always on a complete graph, elsewhere by a rule.
+
+    All agents then compute what the root does else, which is cheap over sets with a cheap projection only.
+    """
+    facts, tree = agent.facts, agent.tree
+    if facts.is_complete or agent.secure is not None:
+        return facts.is_complete
+    if tree.diameter >= 2 * tree.height or not projects_cheaply(agent.X):
+        return False
+    link, neighbors = agent.link or ASSUMED, facts.sizes.most_neighbors
+    return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)
+
+
+def flooded_answer(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+    """Return what every agent computes from the sum of all agents' values, which have equal shapes.
+
+    The values are flooded, in as many rounds as the graph has diameter: one if it is complete. All agents add
+    them up in the same order. Masked sums are for complete graphs only.
+    """
     if agent.secure is not None:
         return (yield from agent.secure.answer(value, complete_answer, answer, _names("", value)))
-    inbox = yield value
-    values = {**inbox, agent.index: value}
-    for j, theirs in inbox.items():
-        _check_parts(j, theirs, value)
-    return answer(_sum([values[i] for i in sorted(values)]))
+    own, shapes = np.concatenate([array.reshape(-1) for array in value]), [array.shape for array in value]
+    flood = Flood(own.size)
+    flood.add(agent.index, own, agent.degrees)
+    for _ in range(1 if agent.facts.is_complete else agent.tree.diameter):
+        inbox = yield flood.outgoing()
+        for j, message in inbox.items():
+            flood.receive(j, message, agent.degrees)
+    first, *rest = flood.in_order()
+    for row in rest:
+        first += row
+    parts = np.split(first, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+    return answer(tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
 
 
 def network_answer(
@@ -257,10 +341,3 @@ def _check_parts(sender: int, message: Value, local: Value) -> None:
         raise ValueError(
             f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."
         )
-
-
-def _sum(values: list[Value]) -> Value:
-    total = values[0]
-    for value in values[1:]:
-        total = added(total, value)
-    return total

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
@@ -18,6 +18,9 @@ from rich.text import Text
 from dcgs.report.numbers import size
 from dcgs.run.result import Snapshot
 from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
+
+if TYPE_CHECKING:  # it needs the package cryptography
+    from dcgs.secure.keys import Signatures
 
 Clock: TypeAlias = Callable[[], float]
 Describe: TypeAlias = Callable[[], str]
@@ -118,6 +121,9 @@ class ObservedRuntime(Runtime):
 
     def journal(self) -> Path | None:
         return self.runtime.journal()
+
+    def signatures(self) -> Signatures | None:
+        return self.runtime.signatures()
 
     def run(self, job: Job) -> None:
         def after_round() -> bool:

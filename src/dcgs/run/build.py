@@ -259,8 +259,8 @@ def _secure(i: int, problem: RunProblem) -> SecureSums | None:
         return SecureSums(i, agents, is_masked=False)
     if settings.checkpoint is not None:
         return SecureSums(i, agents, journal=settings.checkpoint.file(i, 0).parent / JOURNAL)
-    journal = settings.runtime.journal()
-    return SecureSums(i, agents, journal=journal, replays=journal is not None)
+    journal, signatures = settings.runtime.journal(), settings.runtime.signatures()
+    return SecureSums(i, agents, journal=journal, replays=journal is not None, signatures=signatures)
 
 
 def _counters(problem: RunProblem) -> Counters:

@@ -30,9 +30,8 @@ Evaluate: TypeAlias = Callable[[int, Objective], tuple[Array, ...]]
 # Columns of a sparse matrix are sparse if no more than this share of them has an entry: if entries are at
 # random places, two for each column. With more, edges send fewer bytes on Lassos of `dcgs bench growth`.
 _MOST_COLUMNS = 0.85
-# One agent's data are a model of all data if it has so many rows for each unknown, as the Hessians of random
-# rows then differ by less than their mean, and if mean curvatures of agents differ by no larger factor.
-_ROWS, _APART = 4, 10.0
+# One agent's data are a model of all data if mean curvatures of rows of agents differ by no larger factor.
+_APART = 10.0
 # A matrix with at most this many rows is formed, column by column.
 _DENSE_SIDE = 32
 
@@ -157,7 +156,7 @@ def _sizes(f: DistributedObjective, X: ConvexSet, network: Network) -> SizeFacts
     rows = f.numbers(numbers)
     entries, uneven, curved = rows[:, :3].max(axis=0).tolist()
     samples, smoothness, mean, share = rows[:, 3:].mean(axis=0).tolist()
-    fewest, (least, most) = rows[:, 3].min(), (rows[:, 5].min(), rows[:, 5].max())
+    fewest, of_a_row = rows[:, 3].min(), rows[:, 5] / rows[:, 3]
     random = (1.0 + math.sqrt(start.size / samples)) ** 2  # Marchenko and Pastur 1967
     return SizeFacts(
         max(map(len, network.neighbors)),
@@ -166,7 +165,8 @@ def _sizes(f: DistributedObjective, X: ConvexSet, network: Network) -> SizeFacts
         curved == 0.0,
         smoothness / (mean or 1.0) / random,
         share,
-        bool(fewest >= _ROWS * start.size and most <= _APART * least),
+        int(fewest),
+        bool(of_a_row.max() <= _APART * of_a_row.min()),
     )
 
 

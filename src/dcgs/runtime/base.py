@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -34,6 +34,9 @@ from dcgs.runtime.messages import (
     packets,
 )
 from dcgs.runtime.transport import Transport
+
+if TYPE_CHECKING:  # it needs the package cryptography
+    from dcgs.secure.keys import Signatures
 
 
 @final
@@ -140,6 +143,10 @@ class Runtime(ABC):
 
     def journal(self) -> Path | None:
         """Return the file of keys and counters of the next masked sums, if runs are replayed after a kill."""
+        return None
+
+    def signatures(self) -> Signatures | None:
+        """Return how the keys of masked sums are signed, where sites have certificates."""
         return None
 
     @abstractmethod

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.group import ProcessGroup
 from dcgs.state import from_plain
+
+if TYPE_CHECKING:  # it needs the package cryptography
+    from dcgs.secure.keys import Signatures
 
 FILES = "ledger-*.jsonl"
 _FORMAT = 1
@@ -176,6 +179,9 @@ class LedgerRuntime(Runtime):
 
     def journal(self) -> Path | None:
         return self.runtime.journal()
+
+    def signatures(self) -> Signatures | None:
+        return self.runtime.signatures()
 
     def run(self, job: Job) -> None:
         self.runtime.run(job.seen_by(self.ledger))

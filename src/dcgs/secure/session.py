@@ -23,7 +23,7 @@ from dcgs.secure.sum import MaskedReduction, Reduce, Total, Value, secure_answer
 
 if TYPE_CHECKING:  # these need the package cryptography
     from dcgs.secure.journal import Journal
-    from dcgs.secure.keys import AgentKeys
+    from dcgs.secure.keys import AgentKeys, Signatures
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class SecureSums:
     errors: tuple[Any, ...] = ()
     rounds: int = 0
     replays: bool = False
+    signatures: Signatures | None = None
     fingerprint: str = ""
     _masks: Masks | None = None
     _publics: list[str] = field(default_factory=list)
@@ -90,7 +91,8 @@ class SecureSums:
         if self.journal is not None and not self.replays:
             self.journal.unlink(missing_ok=True)  # of an earlier run, whose keys are not used again
         pair = KeyPair.generate() if self.journal is None else self._open(self.journal).pair
-        keys = yield from self._counted(exchange_keys(pair, self.index, self.agents, _RUN, reduce))
+        exchange = exchange_keys(pair, self.index, self.agents, _RUN, reduce, self.signatures)
+        keys = yield from self._counted(exchange)
         self._use(keys, None)
 
     def masked(self, reduce: Reduce) -> MaskedReduction:

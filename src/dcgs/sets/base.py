@@ -218,6 +218,11 @@ class DiagonallyProjectableSet(ProjectableSet):
         return self.projected(y).point
 
 
+def projects_cheaply(X: ConvexSet) -> bool:
+    """Return True if a projection onto the set costs about as much as some passes over the vector."""
+    return isinstance(X, ProjectableSet) and X.cheap_projection
+
+
 def matrix_shape(name: str, shape: tuple[int, ...], square: bool = False) -> tuple[int, int]:
     """Return the shape of a model if it is a matrix, and square if the set must be of such."""
     if len(shape) != 2 or (square and shape[0] != shape[1]):

@@ -13,7 +13,14 @@ import numpy as np
 from dcgs.atoms import Atom, Sparse, Spike, Vertex
 from dcgs.points import Point, read_only
 from dcgs.projections import Derivative, ProjectedPoint
-from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, LowerBound, ProjectableSet, set_fields
+from dcgs.sets.base import (
+    ConvexSet,
+    DiagonallyProjectableSet,
+    LowerBound,
+    ProjectableSet,
+    projects_cheaply,
+    set_fields,
+)
 from dcgs.validation import shown
 
 Slices: TypeAlias = tuple[slice, ...]
@@ -39,7 +46,7 @@ def ProductSet(*parts: ConvexSet) -> Product:
         raise TypeError(f"the parts of a product must be sets such as dcgs.L1Ball(10); got {shown(parts)}.")
     if all(isinstance(part, DiagonallyProjectableSet) for part in parts):
         return DiagonallyProjectableProduct(parts)
-    projectable = all(isinstance(part, ProjectableSet) and part.cheap_projection for part in parts)
+    projectable = all(projects_cheaply(part) for part in parts)
     return ProjectableProduct(parts) if projectable else OracleProduct(parts)
 
 

@@ -11,6 +11,8 @@ message is acknowledged when it is on the receiver's disk. ``server`` and ``clie
 HTTPS with mutual certificates, and are the only modules that import aiohttp. On each edge one end dials: it
 puts its envelopes to the other end, and gets those for itself by requests that wait. Two ends that can only
 dial out use a relay, which is the same server with a mailbox that it cannot read.
+Requests to a relay may be signed in place of a certificate (``signature``), for proxies that open TLS.
+``certificate`` takes a renewed certificate while a site runs.
 
 ``transport`` implements ``Transport`` of ``dcgs.runtime``, so that programs, bits and counters are those of
 Lockstep and MPI. A site that starts again executes its program from the beginning: what it had received is

@@ -150,7 +150,7 @@ class Site:
             transport.keep_page(self.state / PAGE, certificate)
             log.say(f"{self.config.name} takes part in {self.study.name}, run {self.study.run}")
             try:
-                yield SiteRuntime(transport)
+                yield SiteRuntime(transport, self.keys.signing.private_bytes_raw())
             except Exception as error:
                 if scope_of(error) is Scope.ALL:  # the others must hear of it, too
                     transport.finish()

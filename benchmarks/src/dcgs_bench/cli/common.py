@@ -46,16 +46,22 @@ def records_of(args: argparse.Namespace, name: str) -> Records:
     return records
 
 
-def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose instances and methods, built-in ones and those of other packages."""
+def add_choices(parser: argparse.ArgumentParser, only: str = "") -> None:
+    """Add the options that choose instances and methods, built-in ones and those of other packages.
+
+    With ``only``, there is one method and no choice of methods.
+    """
     add = partial(option, parser)
     add("--instances NAME", "which instances (default: all)", nargs="+")
-    add("--methods NAME", "which methods (default: all)", nargs="+")
     text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
     add("--instance FILE.PY:NAME", text, action="append", default=[])
+    add("--quick", "a few small instances instead of the table", bool)
+    if only:
+        parser.set_defaults(methods=[only], method=[])
+        return
+    add("--methods NAME", "which methods (default: all)", nargs="+")
     text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
     add("--method FILE.PY:NAME", text, action="append", default=[])
-    add("--quick", "a few small instances instead of the table", bool)
 
 
 @final

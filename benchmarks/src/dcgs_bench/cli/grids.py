@@ -1,8 +1,9 @@
-"""``dcgs bench rounds``, ``time`` and ``faults``: every method on a table of instances."""
+"""``dcgs bench rounds``, ``forms``, ``time`` and ``faults``: every method on a table of instances."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,15 +13,17 @@ from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs_bench import faults
 from dcgs_bench.cli.common import Choice, Runner, add_choices, add_folder, chosen_by_name, records_of, show
-from dcgs_bench.entries import ENTRIES, GRID
+from dcgs_bench.entries import ENTRIES, FORMS, GOAL, GRID, OURS
 from dcgs_bench.faults import CONDITIONS, FaultGrid
 from dcgs_bench.figures import profile_figure
-from dcgs_bench.instances import INSTANCES, LARGE, QUICK
+from dcgs_bench.instances import INSTANCES, LARGE, QUICK, drawn
 from dcgs_bench.over_mpi import slow_agent
 from dcgs_bench.ranking import (
     TIME_LEVELS,
     Ranking,
     counts_table,
+    forms_summary,
+    forms_table,
     instance_table,
     stops_table,
     summary_table,
@@ -56,6 +59,17 @@ _MORE_TIME = """\
 examples:
   dcgs bench time --instances lasso-paper silo-10      these two
 """
+_ABOUT_FORMS = """\
+Run FastDCGS with default settings and in each of its forms on the instances of dcgs bench time. Print the
+rounds until the worst agent's relative error is 1e-3, and those of default settings over the fewest. A form
+gets as many rounds as default settings take. Hessians of more than 500 unknowns are not tried.
+"""
+_MORE_FORMS = """\
+examples:
+  dcgs bench forms --quick                                        small problems, under a minute
+  dcgs bench forms --instances silo-star-10 silo-cycle-10         these two
+  dcgs bench forms --random 60 --out forms-random                 60 random problems
+"""
 _ABOUT_FAULTS = """\
 Run every method under every fault: messages that are lost or late, agents that sleep, edges that come and
 go, an agent that is slower than the others. Print rounds, bytes and simulated seconds until the worst
@@ -73,25 +87,36 @@ _FAULTS_INSTANCES = ("lasso-cycle-10",)
 
 
 def add(benches: Any) -> None:
-    """Add the three benchmarks to ``dcgs bench``."""
+    """Add the four benchmarks to ``dcgs bench``."""
     text = "rounds, bytes and work to an accuracy: all methods on a table of instances"
     rounds = job(benches, "rounds", text, _ABOUT_ROUNDS, _MORE_ROUNDS)
     text = "seconds to an accuracy over three links, beside pooling: all methods on a table of instances"
     times = job(benches, "time", text, _ABOUT_TIME, _MORE_TIME)
-    for name, parser, seconds in (("rounds", rounds, _SECONDS), ("time", times, _SECONDS_TIME)):
+    text = "rounds of each form of FastDCGS, beside those of the form that it chooses"
+    forms = job(benches, "forms", text, _ABOUT_FORMS, _MORE_FORMS)
+    for name, parser, seconds, only in (
+        ("rounds", rounds, _SECONDS, ""),
+        ("time", times, _SECONDS_TIME, ""),
+        ("forms", forms, _SECONDS, OURS),
+    ):
         add = partial(option, parser)
-        add_choices(parser)
+        add_choices(parser, only)
         text = f"limit of each run (default: {seconds:g}, more for the largest instances; 3 with --quick)"
         add("--seconds S", text, positive)
         add("--seed N", "of data and graphs (default: 0)", seed, default=0)
-        add("--stops-only", "only the runs that end when the agents stop", bool)
+        if not only:
+            add("--stops-only", "only the runs that end when the agents stop", bool)
         add_folder(parser, name)
-    option(rounds, "--jobs N", "processes (default: the available cores)", count, default=cores())
+    for parser in (rounds, forms):
+        option(parser, "--jobs N", "processes (default: the available cores)", count, default=cores())
     option(rounds, "--grid", "also search settings, and show the best of them to 1e-3", bool)
     option(rounds, "--list", "print the names of all, and end", bool)
     rounds.set_defaults(run=_run_rounds)
     option(times, "--jobs N", "processes, with one core each (default: 1)", count, default=1)
     times.set_defaults(run=_run_time)
+    text = "instead of the table, N random problems, which begin with that of --seed"
+    option(forms, "--random N", text, count)
+    forms.set_defaults(run=_run_forms)
     text = "rounds, bytes and simulated seconds under faults: all methods"
     parser = job(benches, "faults", text, _ABOUT_FAULTS, _MORE_FAULTS)
     add = partial(option, parser)
@@ -155,6 +180,26 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
     rankings = time_rankings(trials_of(made))
     tables = [table for ranking in rankings if ranking[0].names for table in time_tables(ranking)]
     runner.finish("time", made, tables, {})
+    return 0
+
+
+def _run_forms(args: argparse.Namespace, console: Console) -> int:
+    table = (
+        (*INSTANCES, *LARGE) if args.random is None else [drawn(args.seed + k) for k in range(args.random)]
+    )
+    choice = Choice.of(args, table)
+    seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
+    runner = Runner(records_of(args, "forms"), args.jobs, console, [])
+    grid = RoundsGrid(GridStudy(runner.records, seconds, (0 if args.random else args.seed,)), GOAL)
+    entries = [*(replace(ours, gaps=()) for ours in choice.entries), *FORMS]
+    if runner.run(grid.stages(choice.instances, entries), args.rerun):
+        return 130
+    made = grid.record(choice.table, entries)
+    trials = trials_of(made)
+    runner.notes.extend(remarks(made))
+    if trials:
+        runner.notes.append(forms_summary(trials))
+    runner.finish("forms", made, [forms_table(trials)], {})
     return 0
 
 

@@ -7,6 +7,7 @@ over the network.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -128,7 +129,11 @@ class RowsLoader:
         except ERRORS as error:
             if network.runtime.group().size == 1:
                 raise
-            schemas = {i: replace(self._blank(i), error=str(error)) for i in network.hosts}
+            text = str(error)
+            if self.how.floors is not None:  # the sentence may quote a cell
+                print(f"dcgs: {text}", file=sys.stderr, flush=True)
+                text = "its file cannot be used; only its own output says why."
+            schemas = {i: replace(self._blank(i), error=text) for i in network.hosts}
         is_own = self.source.is_per_agent
         rules = MergeRules(
             self.layout.drop, self.how.categorical, self.layout.features, ordered=True, own_labels=is_own

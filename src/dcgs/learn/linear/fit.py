@@ -18,7 +18,7 @@ from dcgs.floors import Floors
 from dcgs.learn.floors import SiteCells, without_rare
 from dcgs.learn.linear.classes import against_rest, balancing, class_numbers, class_weights, stacked, weighted
 from dcgs.learn.linear.design import Design, DesignSpec, LinearModel, design_steps
-from dcgs.learn.linear.floors import check_folds, without_dominated
+from dcgs.learn.linear.floors import check_folds, without_dominated, without_hessians
 from dcgs.learn.radius.folds import HoldOut, Split, fold_of
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
@@ -307,6 +307,8 @@ def _fit(
     if handover.begins and path is None:
         start, explained = _handed_over(handover.start(label), design, X, start, objectives, network)
     arguments = spec.run.arguments(explained)
+    if spec.floors is not None and design.statistics.rows < X.shape[0]:
+        arguments["method"] = without_hessians(arguments.get("method"), X.shape[0])
     network.named(RUN, X.shape[0])
     where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
     if spec.handover is not None:

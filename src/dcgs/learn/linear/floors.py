@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dcgs.learn.linear.design import Statistics, statistics
 from dcgs.learn.radius.folds import Split
 from dcgs.learn.sites import Remedy, Rows, SitesError
 from dcgs.learn.sums import Request, Steps
+from dcgs.methods import FastDCGS, Method
 
 # With at most this number of unknowns, Hessians may be sent.
 _HESSIANS = 64
@@ -49,6 +51,19 @@ def _check_rows(found: Statistics, features: int) -> None:
             f"the rows of all sites must be at least as many as the unknowns of a Hessian, {features + 1}; "
             f"there are {found.rows}, which sums of Hessians would show. Leave columns out.",
         )
+
+
+def without_hessians(method: Method | None, unknowns: int) -> Method:
+    """Return a method that sums gradients: a Hessian of fewer rows than unknowns shows their span."""
+    chosen = FastDCGS() if method is None else method
+    if not isinstance(chosen, FastDCGS) or chosen.form not in ("auto", "newton"):
+        return chosen
+    if chosen.form == "newton":
+        raise SitesError(
+            f"the rows of all sites must be at least as many as the unknowns of a Hessian, {unknowns}; there "
+            "are fewer, which sums of Hessians would show. Use another form, or leave columns out."
+        )
+    return replace(chosen, form="sums")
 
 
 def _dominance(rows: Rows, found: Statistics) -> list[Any]:

@@ -22,7 +22,7 @@ from dcgs.low_rank import LowRank
 from dcgs.parallel import blas_threads
 from dcgs.points import Point
 from dcgs.runtime import Lockstep, Runtime
-from dcgs.sets.base import ConvexSet, ProjectableSet
+from dcgs.sets.base import ConvexSet, projects_cheaply
 from dcgs.sets.product_set import Product
 from dcgs.validation import finite, instance, reals, shown, takes, vector
 
@@ -194,7 +194,7 @@ def _finder(folds: Sequence[Fold], set_of: SetOf, network: Reductions, x0: Any) 
     if not isinstance(x0, LowRank) and x0.size <= _FEW:
         return NewtonFinder(folds, set_of, network, x0)
     X = set_of(1.0)
-    is_cheap = isinstance(X, ProjectableSet) and X.cheap_projection
+    is_cheap = projects_cheaply(X)
     if is_cheap and not isinstance(x0, LowRank):
         return SumsFinder(folds, set_of, network, x0)
     return RunFinder(folds, set_of, network, x0)

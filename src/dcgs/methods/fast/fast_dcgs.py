@@ -6,18 +6,19 @@ model of f that is made of this sum and the root's own data. ``second_order.py``
 all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for matrix
 completion, where agents have rows of their own (``completion_own.py``) or share rows
 (``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide
-themselves when to stop. ``chosen_form`` has the table of forms. docs/methods.md has the algorithms and
-the proofs.
+themselves when to stop. ``expected_rounds`` is what the form is chosen by. docs/methods.md has the algorithms
+and the proofs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final
 
 from dcgs.inner import Inner, best_inner, check_inner, choose_inner
-from dcgs.link import Link
+from dcgs.link import SHORTEST_ROUND, Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
 from dcgs.methods.fast.completion import complete
@@ -27,10 +28,11 @@ from dcgs.methods.fast.edges import EdgesState, over_edges
 from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
 from dcgs.methods.fast.sums import SumsState, by_sums
+from dcgs.methods.reduction import is_flooded
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.protocol import Program
-from dcgs.sets.base import ConvexSet
+from dcgs.sets.base import ConvexSet, projects_cheaply
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.validation import FLAG, POSITIVE, instance, number, one_of
 
@@ -39,19 +41,22 @@ RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 # An η outside of these multiples of an agent's smoothness is refused.
 _RANGE = 1e-12, 1e12
 
-# The numbers of the table of forms are measured: `dcgs bench rounds` compares the forms on its instances. No
-# clock is read, so that all agents choose the same form, in every run.
-# Hessians are sent for at most so many unknowns: once if all losses are quadratic, or in every sum; and for
-# so many always where losses are quadratic, as two sums are enough.
-_ONCE, _OFTEN, _FEW = 300, 128, 64
-# Data with a larger spread are ill-conditioned: edges then need many rounds.
-_SPREAD = 3.0
-# Losses with less of their curvature at the start are nearly linear there: the root's data know where they
-# are not, Hessians and gradients do not.
-_CURVED = 0.03
-# Sums take few rounds along a tree of at most this height; for sparse columns an iteration by sums is worth
-# 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
-_LOW, _MOST_HEIGHT = 5, 10
+# What a form is expected to take was fitted to measured rounds: docs/methods.md has the formulas, `dcgs bench
+# forms` compares the forms. No clock is read, so that all agents choose the same form, in every run.
+# Hessians of more unknowns are never sent: what the root computes with them takes longer than rounds.
+_MOST_UNKNOWNS = 500
+# Losses with a smaller share of their curvature at the start are as flat as these, in the formulas.
+_FLATTEST = 1e-4
+# For sparse columns an iteration by sums is worth 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
+_SPARSE = 20.0
+# Edges and gradients take many more rounds if the curvatures of agents differ by orders of magnitude.
+_APART = 6.0
+# Where solves call an oracle, all forms but Newton steps have many solves, and these are less accurate.
+_ORACLE = 5.0
+# The agents agree on a preconditioner in the first rounds over edges.
+_PRECONDITIONED = 8.0
+# Edges take longer on graphs with a smaller connectivity.
+_CONNECTED = 0.1
 
 Form: TypeAlias = Literal["edges", "sums", "root", "newton"]
 InnerName: TypeAlias = Literal[
@@ -68,17 +73,18 @@ class FastDCGS(Method):
     center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2),
     by default 1.9, and 1.86 where messages may be lost or late. Only this form tolerates such messages.
     ``form="sums"``: accelerated steps, which the root of a spanning tree takes. Gradients are summed along
-    it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others;
-    one round if the graph is complete.
+    it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others.
+    Short gradients are flooded, in as many rounds as the graph has diameter: one if it is complete. Every
+    agent then sees those of all others, and takes the steps itself.
     ``form="root"``: as sums, but the root's own data are a part of its model of f, so that steps are as long
     as its data are like those of the others. It takes two rounds a sum also if the graph is complete.
-    ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
-    It has no inner solves, and projects at the root if the set has a projection.
+    ``form="newton"``: Hessians are summed or flooded as well, and the root of the tree minimizes their model
+    of f. It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes edges, if links are not reliable or ``eta`` is given; matrices in factors, for
-    ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the first row of a table that
-    applies (docs/methods.md), by the graph and by what the data are like; never edges if
-    sums are masked (``minimize(secure=True)``). For matrices in factors,
-    ``form="sums"`` and ``"auto"`` are the same.
+    ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the form that is expected to
+    take the fewest rounds (docs/methods.md), by the graph and by what the data are like; never edges if
+    sums are masked (``minimize(secure=True)``). For matrices in factors, ``form="sums"`` and ``"auto"`` are
+    the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
@@ -177,7 +183,8 @@ class FastDCGS(Method):
         if self.form == "auto" and self.eta is None and agent.reliable:
             form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
         if form == "newton":
-            return by_second_order(replace(agent, link=link if agent.reliable else None))
+            floods = is_flooded(agent, _hessian_bytes(agent))
+            return by_second_order(replace(agent, link=link if agent.reliable else None), floods)
         if form in ("sums", "root"):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), own_data=form == "root")
         inner = self.inner_solver(agent.f, agent.X)
@@ -186,22 +193,57 @@ class FastDCGS(Method):
 
 
 def chosen_form(agent: Agent, link: Link | None, may_send_hessians: bool) -> Form:
-    """Return the form for an agent whose links are reliable: that of the first row that applies."""
-    facts, sizes, height = agent.facts, agent.facts.sizes, agent.tree.height
-    unknowns = agent.x0.size if may_send_hessians else 10**9
-    hub, even = facts.hub is not None or height == 0, sizes.spread <= _SPREAD
-    flat = sizes.curved < _CURVED
-    has_hessians = unknowns <= (_ONCE if sizes.all_quadratic else _OFTEN)
-    is_sure = sizes.all_quadratic or not sizes.alike
-    sums = max(1, 2 * height)
-    table: tuple[tuple[bool, Form], ...] = (
-        (hub and has_hessians and (is_sure or (facts.is_complete and not flat)), "newton"),
-        (facts.is_complete and height > 0 and even and not flat, "sums"),
-        (hub or (flat and sizes.alike and height <= _LOW), "root"),
-        (has_hessians and height <= _LOW and not even, "newton"),
-        (is_sure and unknowns <= _FEW, "newton"),
-        (facts.sparse_columns and height <= _MOST_HEIGHT, "sums"),
-        (link is not None and prefers_sums(link, sizes, sums, agent.x0.size), "sums"),
-        (agent.secure is not None, "root"),
-    )
-    return next((form for applies, form in table if applies), "edges")
+    """Return the form for an agent whose links are reliable; ``link`` is that which the user has told."""
+    rounds = expected_rounds(agent, may_send_hessians)
+    if agent.secure is not None:
+        del rounds["edges"]
+    form = min(rounds, key=rounds.__getitem__)
+    sums = max(1, 2 * agent.tree.height)
+    if form == "edges" and link is not None and prefers_sums(link, agent.facts.sizes, sums, agent.x0.size):
+        return "sums"
+    return form
+
+
+def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
+    """Return the rounds that each form is expected to take; long messages count as further rounds."""
+    facts, sizes, unknowns, height = agent.facts, agent.facts.sizes, agent.x0.size, agent.tree.height
+    spread = 1.0 if sizes.has_uneven_columns else max(1.0, sizes.spread)
+    flat = math.log(1.0 / max(sizes.curved, _FLATTEST))
+    few_rows = math.log(1.0 + unknowns / max(1, sizes.fewest_rows))
+
+    apart = 1.0 if sizes.alike else _APART
+    gradients = (5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows) * apart
+    own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread
+    without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
+    knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
+    hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
+    edges = (3.7 + 6.0 * few_rows) * spread**2 + 1.9 * flat**2 * (1.0 + 1.7 * few_rows)
+    edges *= max(1.0, _CONNECTED / facts.connectivity) ** 0.25
+    edges *= apart
+    edges += _PRECONDITIONED * sizes.has_uneven_columns
+    rounds: dict[Form, float] = {
+        "edges": _SPARSE * gradients if facts.sparse_columns else edges,
+        "root": max(1, 2 * height) * (without if knows_little else min(own_data, without)),
+        "sums": rounds_of_sum(agent, 8 * unknowns) * gradients,
+    }
+    if may_send_hessians and unknowns <= _MOST_UNKNOWNS:
+        nbytes, sends = _hessian_bytes(agent), agent.link or ASSUMED
+        one, times = rounds_of_sum(agent, nbytes), 1.0 if sizes.all_quadratic else hessians
+        levels = one if is_flooded(agent, nbytes) else height
+        waiting = nbytes / (sends.speed * max(sends.latency, SHORTEST_ROUND))
+        newton = hessians * one + times * levels * waiting
+        rounds["newton"] = newton if projects_cheaply(agent.X) else newton / _ORACLE
+    return rounds
+
+
+def rounds_of_sum(agent: Agent, nbytes: int) -> int:
+    """Return the rounds of a sum of so many bytes over the network."""
+    if agent.facts.is_complete:
+        return 1
+    return agent.tree.diameter if is_flooded(agent, nbytes) else max(1, 2 * agent.tree.height)
+
+
+def _hessian_bytes(agent: Agent) -> int:
+    """Return about how many bytes the longest message of the form with Hessians takes."""
+    d, hessians = agent.x0.size, 1 if agent.facts.sizes.all_quadratic else 2
+    return 8 * (16 + d + hessians * d * (d + 1) // 2)

@@ -2,7 +2,8 @@
 
 One rule chooses the form of FastDCGS. An iteration over edges takes one round and an inner solve. An
 iteration by sums takes as many rounds as a sum over the network, and two passes over the data; fewer of them
-are needed. Another rule chooses the number of pieces in which sums go up and down the tree. No clock is read.
+are needed. Another rule says whether sums are flooded, and a third the number of pieces in which they go up
+and down the tree. No clock is read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import numpy as np
 
 from dcgs.facts import SizeFacts
-from dcgs.link import Link
+from dcgs.link import SHORTEST_ROUND, Link
 from dcgs.points import Point
 
 # What an iteration by sums is worth, in iterations over edges. On Lassos of `dcgs bench rounds` it is 3 to 5,
@@ -23,9 +24,8 @@ _WORTH = 2.5
 _EDGE_PASSES, _SUM_PASSES = 6.0, 2.0
 _MEMORY = 8e9
 _EDGE_SECONDS, _SUM_SECONDS = 3e-4, 1e-4
-# The bytes that a piece of a sum has at least, and the least seconds of a round: an agent computes as long.
+# The bytes that a piece of a sum has at least.
 _SMALLEST_PIECE = 1000
-_SHORTEST_ROUND = 1e-4
 
 ASSUMED = Link(speed=12.5e6, latency=0.02)
 """The link for which sums are cut if the method is told none. Rounds are slow on it: few sums are cut."""
@@ -43,6 +43,16 @@ def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -
     return by_sums < _WORTH * over_edges
 
 
+def prefers_flood(link: Link, height: int, diameter: int, agents: int, neighbors: int, nbytes: int) -> bool:
+    """Return True if values of so many bytes are known to all sooner by flooding than along the tree.
+
+    ``neighbors`` is the largest number of an agent, which sends each of all values to all but one of them.
+    Along a tree of height H a value and an answer, which is mostly shorter, take 2 H rounds.
+    """
+    flooding = diameter * link.latency + link.waiting(nbytes * ((neighbors - 1) * agents + 1))
+    return flooding < height * (2.0 * link.latency + link.waiting(nbytes))
+
+
 def sparse_bytes(value: tuple[Point, ...]) -> int:
     """Return about how many bytes these arrays take in messages, which leave zeros out."""
     return sum(min(8 * array.size, 12 * int(np.count_nonzero(array))) for array in value)
@@ -54,6 +64,6 @@ def sum_pieces(link: Link, height: int, nbytes: int) -> int:
     Along a tree of height H it takes 2 (H + c − 1) rounds, each of τ + K/c seconds, if the latency is τ and
     all bytes take K seconds. The minimum is at c = √((H − 1) K/τ).
     """
-    latency = max(link.latency, _SHORTEST_ROUND)
+    latency = max(link.latency, SHORTEST_ROUND)
     best = math.sqrt(max(0, height - 1) * link.waiting(nbytes) / latency)
     return max(1, min(round(best), nbytes // _SMALLEST_PIECE))

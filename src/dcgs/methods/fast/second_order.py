@@ -1,7 +1,8 @@
 """FastDCGS with few unknowns: Newton steps at the root of the spanning tree.
 
 Values, gradients and Hessians of all agents are summed along the tree. The root minimizes their quadratic
-model over X, and sends the next point down. An iteration takes twice the height of the tree rounds. The line
+model over X, and sends the next point down. An iteration takes twice the height of the tree rounds; as many
+as the graph has diameter, if all agents get the values of all and do what the root does. The line
 numbers are those of the box "FastDCGS with Hessians" in docs/methods.md.
 """
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, excess, gap_noise
-from dcgs.methods.reduction import Value, complete_sum, network_answer
+from dcgs.methods.reduction import Value, flooded_answer, network_answer
 from dcgs.points import Point, frozen, norm, vdot
 from dcgs.protocol import Program
 
@@ -159,16 +160,13 @@ class SecondOrderState:
     root: RootState | None = None
 
 
-def by_second_order(agent: Agent) -> Program[Point]:
-    """Run FastDCGS with Hessians for one agent."""
+def by_second_order(agent: Agent, floods: bool) -> Program[Point]:
+    """Run FastDCGS with Hessians for one agent; the values of all are flooded, or summed along the tree."""
     at = agent.restore(SecondOrderState) or SecondOrderState(agent.x0, agent.x0)  # line 1
     for k in agent.iterations_left:  # line 2
         sums = _derivatives(agent, at.x, at.trial, first=k == 1)
-        decide = partial(_answer, agent, at)
-        if agent.facts.is_complete:
-            numbers, trial = yield from complete_sum(sums, agent, decide)  # line 3
-        else:
-            numbers, trial = yield from network_answer(sums, agent, decide, _nbytes(agent, first=k == 1))
+        add_up = flooded_answer if floods else network_answer
+        numbers, trial = yield from add_up(sums, agent, partial(_answer, agent, at))  # line 3
         verdict = Verdict(int(numbers[0]))
         if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
             at.x = at.trial
@@ -186,8 +184,8 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
 
     The numbers are f − f(x⁰) at the trial, its rounding error and that of the gradient there, f minus the
     least value of its loss, and f − f(x⁰) on the way from x. In the first iteration the first matrix is the
-    Hessian if f is quadratic, else 0. If it is not, the upper bound of the Hessian follows, in the first
-    iteration, and the Hessian at the trial.
+    Hessian if f is quadratic, else 0. Unless all agents have a quadratic f, the upper bound of the Hessian
+    follows, in the first iteration, and the Hessian at the trial: 0 for a quadratic f.
     """
     f, baseline = agent.f, agent.baseline
     image = f.map.image(trial)
@@ -197,18 +195,13 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     above = excess(f, f.loss.value(image)) + error
     numbers = np.array([-fall, error, f.grad_error(trial, image), above, *(-each for each in falls)])
     lower, upper = f.loss.curvature
-    bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
-    hessians = bound
-    if lower < upper:
-        hessians = [0.0 * H for H in bound] + bound + [f.map.gram(f.loss.hess(image))]
+    hessians = [f.map.gram(np.full(f.map.size, upper))] if first else []
+    if not agent.facts.sizes.all_quadratic:
+        none, is_curved = np.zeros((trial.size, trial.size)), lower < upper
+        if first:
+            hessians.insert(0 if is_curved else 1, none)
+        hessians.append(f.map.gram(f.loss.hess(image)) if is_curved else none)
     return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
-
-
-def _nbytes(agent: Agent, first: bool) -> int:
-    """Return the bytes of the largest value of an agent: some may send no Hessians."""
-    d = agent.x0.size
-    hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes few bytes
-    return 8 * (4 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:

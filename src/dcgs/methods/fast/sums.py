@@ -2,9 +2,10 @@
 
 The gradients are summed along the spanning tree, and the root sends every new point down: a gradient of all
 data is dense, and the points of many sets are sparse. An iteration takes two rounds if an agent is a neighbor
-of all others (a hub), and twice the height of the tree in general; more for long gradients. On a complete
-graph it takes one round: every agent has all gradients, and does what the root does. The line numbers are
-those of the box "FastDCGS by sums" in docs/methods.md. ``sums_root.py`` has what the root does.
+of all others (a hub), and twice the height of the tree in general; more for long gradients. Short gradients
+are flooded: every agent has all of them after as many rounds as the graph has diameter, one if it is
+complete, and does what the root does. The line numbers are those of the box "FastDCGS by sums" in
+docs/methods.md. ``sums_root.py`` has what the root does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.certificate import CertifiedGap, excess
 from dcgs.methods.fast.sums_root import SumsRoot, SumsRootState
 from dcgs.methods.local_bound import LocalBound, gradient_multiplier
-from dcgs.methods.reduction import Value, complete_sum, network_answer
+from dcgs.methods.reduction import Value, flooded_answer, network_answer
 from dcgs.objectives import Objective
 from dcgs.objectives.losses import Image
 from dcgs.points import Point
@@ -111,7 +112,7 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
         value.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
     decide = partial(root.answer, k, y.x)
     if root.everywhere:
-        return (yield from complete_sum(tuple(value), agent, decide))
+        return (yield from flooded_answer(tuple(value), agent, decide))
     return (yield from network_answer(tuple(value), agent, decide, sparse_answer=True))
 
 

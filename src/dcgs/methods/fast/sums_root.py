@@ -14,7 +14,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, gap_noise, summable_tolerance
 from dcgs.methods.fast.preconditioner import summed_preconditioner
 from dcgs.methods.fast.sums_control import SmoothnessEstimate, SummedModel
-from dcgs.methods.reduction import Value
+from dcgs.methods.reduction import Value, is_flooded
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.points import Point, norm, vdot
@@ -116,7 +116,7 @@ class _Sums:
 
 @final
 class SumsRoot:
-    """What the root computes; on a complete graph, where sums need no tree, every agent does."""
+    """What the root computes; where sums are flooded, every agent does."""
 
     def __init__(
         self,
@@ -126,8 +126,9 @@ class SumsRoot:
         state: SumsRootState | None,
     ) -> None:
         zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)  # of line 6
-        self.everywhere = agent.facts.is_complete and (not own_data or agent.facts.agents == 1)
         facts = agent.facts
+        floods = is_flooded(agent, 8 * agent.x0.size)
+        self.everywhere = facts.agents == 1 or (floods and not own_data)
         is_sparse = facts.hub is None and facts.sparse_columns
         preconditioned = is_sparse or facts.sizes.has_uneven_columns
         self.preconditioned = preconditioned and inner(zero).supports_preconditioner(zero, agent.X)
