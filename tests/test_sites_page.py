@@ -9,6 +9,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from dcgs.sites.events import EVENTS, EventLog, last_events
 from dcgs.sites.page import PAGE, SiteView, status_page
 from site_runs import make_sites
 
@@ -71,3 +72,11 @@ def test_the_page_is_light_or_dark_in_a_browser_and_loads_nothing(tmp_path: Path
     assert colors == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}
     assert complaints == []
     assert set(requests) == {file.as_uri()}
+
+
+def test_the_last_events_are_read_back(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / EVENTS, show=lambda text: None)
+    for text in ("first", "second", "second", "third", "fourth"):
+        log.say(text)
+    assert [text for _, text in last_events(tmp_path / EVENTS)] == ["second", "third", "fourth"]
+    assert last_events(tmp_path / "none") == []

@@ -21,7 +21,7 @@ from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.readers import kind_of, read_words
 from dcgs.sites.checks import check_site
 from dcgs.sites.config import site_file
-from dcgs.sites.events import EventLog
+from dcgs.sites.events import EVENTS, EventLog
 from dcgs.sites.keys import SiteKeys
 from dcgs.sites.node import Site
 
@@ -134,7 +134,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     state = site.state.resolve()
     os.chdir(site.config.file.resolve().parent)  # so that the others learn the name of the data, and no path
     fit = fit_arguments(site.study, site.config, state)
-    log = EventLog(state / "events.jsonl")
+    log = EventLog(state / EVENTS)
     again = site.is_done and fit.out.exists()
     with site.running(log, again) as runtime:
         if again:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
@@ -17,6 +18,7 @@ from dcgs.runtime.errors import printable
 _AGAIN = 60.0
 """Seconds in which a sentence is not said again."""
 _EVENTS = 50
+EVENTS = "events.jsonl"
 
 
 def _print(text: str) -> None:
@@ -52,3 +54,15 @@ class EventLog:
                         stream.write(json.dumps({"time": when, "event": text}, ensure_ascii=False) + "\n")
                 except OSError:  # a full disk must not end a run; the screen has it
                     pass
+
+
+def last_events(file: Path, count: int = 3) -> list[tuple[str, str]]:
+    """Return the times and sentences of the last lines of a log."""
+    if not file.exists():
+        return []
+    found = []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]:
+        with suppress(ValueError):  # cut by a full disk
+            entry = json.loads(line)
+            found.append((str(entry["time"]), str(entry["event"])))
+    return found

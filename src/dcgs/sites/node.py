@@ -19,7 +19,7 @@ from dcgs.sites.certificate import LiveCertificate, certificate_note, read_certi
 from dcgs.sites.client import Dialing
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.envelope import Sealer
-from dcgs.sites.events import EventLog
+from dcgs.sites.events import EVENTS, EventLog, last_events
 from dcgs.sites.keys import SiteKeys
 from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.page import PAGE
@@ -111,6 +111,7 @@ class Site:
             for hop, count in mailbox.waiting().items():
                 yield f"{count} messages wait for {hop}"
             mailbox.close()
+            yield from (f"last: {when} {text}" for when, text in last_events(self.state / EVENTS))
         note = self.certificate_note()
         if note is not None:
             yield note

@@ -218,9 +218,13 @@ class SiteTransport(Transport):
     def _view(self, certificate: LiveCertificate) -> SiteView:
         sent, received = self._mailbox.traffic()
         now, awaited, study = time.time(), self.awaited, self.study
-        state = (
-            "It computes." if awaited is None else f"It waits for {awaited[0]} for {now - awaited[1]:.0f} s."
-        )
+        state = "It computes."
+        if awaited is not None:
+            waited, patience = round(now - awaited[1]), round(3600.0 * study.limits.patience_hours)
+            state = (
+                f"It waits for {awaited[0]} since {timedelta(seconds=waited)}, for "
+                f"{timedelta(seconds=max(0, patience - waited))} more."
+            )
         if self.is_finishing:
             state = f"Its model is written, and it stays for the others. {state if awaited else ''}"
         facts = {
