@@ -146,7 +146,8 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
     assert [line.masked for line in lines] == [False] * 7 + [True]
     assert {line.to for line in lines} == {(1, 2)}
     both = added([totals(lines), totals(lines)])
-    assert (both[0].messages, both[0].numbers, both[0].bytes) == (16, 4 * (23 + 25 + 84 + 8), 4 * 8 * (23 + 25 + 84 + 8))
+    numbers = 4 * (23 + 25 + 84 + 8)
+    assert (both[0].messages, both[0].numbers, both[0].bytes) == (16, numbers, 8 * numbers)
 
 
 def test_a_folder_without_ledgers_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
