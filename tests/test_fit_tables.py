@@ -154,6 +154,17 @@ def test_four_hospitals_on_a_cycle_take_at_most_48_rounds_beside_the_run() -> No
     assert sum(each["rounds"] for each in summary("found")["sent"]) <= 48
 
 
+@pytest.mark.parametrize(("radius", "most"), [("3", 40), ("auto", 48)])
+def test_four_hospitals_with_masks_and_floors_take_at_most_48_rounds_beside_the_run(
+    radius: str, most: int
+) -> None:
+    """On the complete graph, the default, most masked sums take one round; all took two or more before."""
+    write_patients(Path(), rows=60)
+    run(f"{FOUR.replace(' --open', '')} --radius {radius} --no-report --out m")
+    assert summary()["sums"] == "masked"
+    assert sum(item["rounds"] for item in summary()["sent"]) <= most
+
+
 # What a model is.
 
 
