@@ -198,7 +198,7 @@ def test_missing_values_are_filled_with_the_mean_of_all_sites_in_the_fit_and_in_
     run("predict m --data new.csv --out p.csv")
     first, second = (row["prediction"] for row in rows_of([Path("p.csv")]))
     assert first == second
-    assert "column 'b' has 1 missing values, filled as in the fit." in printed(capsys)
+    assert "column 'b' has 1 missing value, filled as in the fit." in printed(capsys)
 
 
 def test_rows_with_holes_can_be_dropped_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
