@@ -10,7 +10,7 @@ try:
         DecentralizedLogisticRegression,
     )
 except ModuleNotFoundError as error:
-    if error.name != "sklearn":
+    if (error.name or "").partition(".")[0] != "sklearn":
         raise
     raise ImportError(
         "dcgs.estimators needs scikit-learn, which is not installed. Install it with: "
