@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.floors import Floors
-from dcgs.learn.floors import effective_people, left_out_note, people_of
+from dcgs.learn.floors import above_floors, effective_people, left_out_note, people_of
 from dcgs.learn.linear.design import Statistics, statistics
 from dcgs.learn.radius.folds import Split
 from dcgs.learn.sites import Remedy, Rows, SitesError
@@ -92,17 +92,13 @@ def check_folds(
     parts: Sequence[tuple[Split, Split]], classes: Sequence[float], floors: Floors
 ) -> Steps[None]:
     """Raise unless each fold holds out, and trains on, enough people, of each class if there are classes."""
-    counts: dict[int, dict[str, int]] = {}
-    for number, sides in enumerate(parts):
-        for side, split in zip(("trained on", "held out"), sides, strict=True):
-            for i, local in split.items():
-                of_site = counts.setdefault(i, {})
-                for label in classes or [np.nan]:
-                    chosen = (local.targets == label) | np.isnan(label)
-                    of_site[f"{number} {side} {label}"] = people_of(chosen, local.subjects)
-    some = {i: {text: count for text, count in local.items() if count} for i, local in counts.items()}
-    told = yield Request("people of each class in each fold", some, "counts", floors)
-    if len(told.texts) < len(next(iter(counts.values()))):
+    counts: dict[int, list[int]] = {}
+    for split in (split for sides in parts for split in sides):
+        for i, local in split.items():
+            chosen = [local.targets == label for label in classes] or [np.ones(len(local), dtype=np.bool_)]
+            counts.setdefault(i, []).extend(people_of(rows, local.subjects) for rows in chosen)
+    (enough,) = yield above_floors("people of each class in each fold", counts, floors)
+    if not enough.all():
         of_classes = " of each class" if classes else ""
         raise SitesError(
             "each part of the rows that is held out to find the radius must have at least "
