@@ -79,9 +79,39 @@ def test_the_root_alone_reads_how_many_are_in_a_cell(make: Any) -> None:
     assert flags.tolist() == [1.0, 1.0, 1.0]
     (flags,) = network.reduced(above_floors("cells", people, Floors(10, 3)))
     assert flags.tolist() == [1.0, 0.0, 0.0]
-    plain = [array for i, array in seen if array.dtype == np.float64]
-    assert all(set(array.tolist()) <= {0.0, 1.0} for array in plain)
-    assert {i for i, array in seen if array.dtype == np.float64 and len(array) == 3} == {network.root}
+    plain = [(i, array) for i, array in seen if array.dtype == np.float64]
+    assert {len(array) for _, array in plain} == {1, 3}  # how many arrays an answer has, and the flags
+    assert {i for i, array in plain if len(array) == 3} == {network.root}
+    assert all(set(array.tolist()) <= {0.0, 1.0} for _, array in plain if len(array) == 3)
+
+
+@pytest.mark.parametrize("make", [nx.complete_graph, nx.path_graph])
+def test_masked_sums_of_several_requests_are_one(make: Any) -> None:
+    """Together they take the rounds of the longest; their results are as without the others."""
+    numbers = {i: [[3.0 * i, -7.0]] for i in range(4)}
+    counts = {i: {"all": 5, "a text of many words, longer than what is sent at first": 4} for i in range(4)}
+    requests = [
+        Request("sums", numbers),
+        Request("flags", {i: [[float(i == 2), 0.0]] for i in range(4)}, "any"),
+        Request("texts", counts, "counts", Floors(5, 2)),
+        Request("bounds", numbers, "bound"),
+        above_floors("cells", {i: [i] for i in range(4)}, Floors(5, 2)),
+    ]
+
+    def alone(request: Request) -> Any:
+        return (yield request)
+
+    def together() -> Any:
+        return (yield requests)
+
+    network = dcgs.Reductions(make(4), secure=True)
+    network.sum("keys", {i: [1.0] for i in range(4)})
+    single = [network.run(alone(request))[0] for request in requests]
+    longest = max(record.rounds for record in network.sent[1:])
+    network.sent.clear()
+    (joint,) = network.run(together())
+    np.testing.assert_equal(joint, single)
+    assert network.rounds == longest
 
 
 def test_a_bound_is_a_power_of_two_above_all_numbers() -> None:

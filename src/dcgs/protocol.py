@@ -27,3 +27,26 @@ agent is missing.
 """
 
 Program: TypeAlias = Generator[Outbox, Inbox, T]
+
+
+def side_by_side(*programs: Generator[Any, Any, Any]) -> Generator[list[Any], Any, list[Any]]:
+    """Return the answers of several generators; what all of them yield in one step is yielded as one list.
+
+    >>> def doubled(number):
+    ...     twice = yield number
+    ...     return twice
+    >>> both = side_by_side(doubled(1), doubled(2))
+    >>> next(both)
+    [1, 2]
+    """
+    answers: dict[int, Any] = {}
+    results: dict[int, Any] = dict.fromkeys(range(len(programs)))
+    while results:
+        asked: dict[int, Any] = {}
+        for k, result in results.items():
+            try:
+                asked[k] = programs[k].send(result)
+            except StopIteration as end:
+                answers[k] = end.value
+        results = dict(zip(asked, (yield [*asked.values()]), strict=True)) if asked else {}
+    return [answers[k] for k in range(len(programs))]

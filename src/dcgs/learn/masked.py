@@ -11,15 +11,17 @@ Unions are of what all sites know once they have agreed, such as names of column
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.floors import Floors
 from dcgs.methods.reduction import Value, added, tree_answer
-from dcgs.protocol import Program
+from dcgs.protocol import Program, side_by_side
 from dcgs.secure.session import SecureSums
 from dcgs.secure.sum import Reduce, complete_answer, secure_answer, secure_any, secure_powers
 from dcgs.secure.union import secure_union
@@ -78,44 +80,104 @@ def masked_results(
     is_complete: bool,
     secure: SecureSums,
 ) -> Program[list[Any]]:
-    """Return the results of requests for agent i; ``packed`` has its texts of unions as one array."""
-    by_root, reduce = along(tree), for_all(tree, is_complete, secure.agents)
-    results: list[Any] = [None] * len(requests)
+    """Return the results of requests for agent i; ``packed`` has its texts of unions as one array.
+
+    The sums that requests take at the same time are one.
+    """
+    reduce, kinds = for_all(tree, is_complete, secure.agents), [request.operation for request in requests]
     yield from secure.begin(reduce)
-    sums = [k for k, request in enumerate(requests) if request.operation == "sum"]
-    arrays = {k: [np.asarray(array, dtype=np.float64) for array in requests[k].values[i]] for k in sums}
+    sums = [k for k, kind in enumerate(kinds) if kind == "sum"]
+    masked = [k for k, kind in enumerate(kinds) if kind not in ("sum", "union")]
+    programs = [_result(requests[k], i, secure) for k in masked]
     if sums:
-        names = [f"{requests[k].name} {place}" for k in sums for place in range(len(arrays[k]))]
-        value = tuple(array for k in sums for array in arrays[k])
-
-        def answer(total: Value) -> Value:
-            flat, answered = iter(total), list[Any]()
-            for k in sums:
-                totals, compute = [next(flat) for _ in arrays[k]], requests[k].answer
-                answered += totals if compute is None else compute(totals)
-            return tuple(answered)
-
-        computes = any(requests[k].answer is not None for k in sums)
-        rest = iter((yield from secure.answer(value, by_root if computes else reduce, answer, names)))
-        for k in sums:
-            results[k] = tuple(next(rest) for _ in arrays[k])
-    for k, request in enumerate(requests):
-        if request.operation in _OPERATIONS:
-            local = [np.asarray(array, dtype=np.float64) for array in request.values[i]]
-            flat = np.concatenate([np.zeros(0), *(array.reshape(-1) for array in local)])
-            if request.answer is not None:
-                results[k] = yield from _answered(flat, request.answer, secure, by_root, request.name)
-                continue
-            totals = yield from _OPERATIONS[request.operation](flat, secure, reduce, request.name)
-            parts = np.split(totals, np.cumsum([array.size for array in local])[:-1])
-            results[k] = tuple(part.reshape(a.shape) for part, a in zip(parts, local, strict=True))
-        elif request.operation == "counts":
-            floors = request.floors or Floors(1, 1)
-            masked = secure.masked(by_root)
-            results[k] = yield from secure_union(request.values[i], floors, masked, request.name)
-        elif request.operation == "union":
+        programs.append(_sums([requests[k] for k in sums], i, secure))
+    together, totals = side_by_side(*programs), None
+    while True:
+        try:
+            asked: list[_Asked] = together.send(totals)
+        except StopIteration as end:
+            answers = end.value
+            break
+        totals = yield from _as_one(asked, along(tree) if any(some.by_root for some in asked) else reduce)
+    results = dict(zip(masked, answers, strict=False))
+    results |= dict(zip(sums, answers[-1] if sums else (), strict=True))
+    for k, kind in enumerate(kinds):
+        if kind == "union":
             results[k] = yield from packed[k](tree)
-    return results
+    return [results[k] for k in range(len(requests))]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A sum that a program waits for; ``by_root`` if the root alone may read the total."""
+
+    value: Value
+    answer: Callable[[Value], Value]
+    by_root: bool
+
+
+def _asking(by_root: bool) -> Reduce:
+    """Return a reduction that waits for others, to be one with them."""
+
+    def reduce(value: Value, *, answer: Callable[[Value], Value]) -> Any:
+        return (yield _Asked(value, answer, by_root))
+
+    return reduce
+
+
+_FOR_ALL, _BY_ROOT = _asking(False), _asking(True)
+
+
+def _as_one(asked: Sequence[_Asked], reduce: Reduce) -> Program[list[Value]]:
+    """Return the answers of several sums, by one."""
+
+    def answer(totals: Value) -> Value:
+        flat = iter(totals)
+        answers = [some.answer(tuple(islice(flat, len(some.value)))) for some in asked]
+        return np.array([len(given) for given in answers], dtype=float), *chain(*answers)
+
+    value = tuple(array for some in asked for array in some.value)
+    lengths, *flat = yield from reduce(value, answer=answer)
+    rest = iter(flat)
+    return [tuple(islice(rest, length)) for length in lengths.astype(int).tolist()]
+
+
+def _sums(requests: Sequence[Request], i: int, secure: SecureSums) -> Program[list[Value]]:
+    """Return the results of requests for sums."""
+    arrays = [[np.asarray(array, dtype=np.float64) for array in request.values[i]] for request in requests]
+    names = [
+        f"{request.name} {place}"
+        for request, local in zip(requests, arrays, strict=True)
+        for place in range(len(local))
+    ]
+
+    def answer(total: Value) -> Value:
+        flat, answered = iter(total), list[Any]()
+        for request, local in zip(requests, arrays, strict=True):
+            totals = list(islice(flat, len(local)))
+            answered += totals if request.answer is None else request.answer(totals)
+        return tuple(answered)
+
+    by_root = any(request.answer is not None for request in requests)
+    value = tuple(array for local in arrays for array in local)
+    total = yield from secure.answer(value, _BY_ROOT if by_root else _FOR_ALL, answer, names)
+    rest = iter(total)
+    return [tuple(islice(rest, len(local))) for local in arrays]
+
+
+def _result(request: Request, i: int, secure: SecureSums) -> Program[Any]:
+    """Return the result of a request for anything else but a union."""
+    if request.operation == "counts":
+        floors = request.floors or Floors(1, 1)
+        return (yield from secure_union(request.values[i], floors, secure.masked(_BY_ROOT), request.name))
+    local = [np.asarray(array, dtype=np.float64) for array in request.values[i]]
+    flat = np.concatenate([np.zeros(0), *(array.reshape(-1) for array in local)])
+    if request.answer is not None:
+        return (yield from _answered(flat, request.answer, secure, _BY_ROOT, request.name))
+    totals = yield from _OPERATIONS[request.operation](flat, secure, _FOR_ALL, request.name)
+    parts = np.split(totals, np.cumsum([array.size for array in local])[:-1])
+    return tuple(part.reshape(array.shape) for part, array in zip(parts, local, strict=True))
 
 
 def _any(flags: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import reduce
 from hashlib import blake2b
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from dcgs import __version__
 from dcgs.floors import Floors
-from dcgs.learn.floors import SiteCells, Told, check_sites, told_cells
+from dcgs.learn.floors import SiteCells, Told, check_sites, left_out_note, told_cells
 from dcgs.learn.sites import Remedy, SitesError
-from dcgs.learn.sums import Reductions, Request, Steps
+from dcgs.learn.sums import Reductions, Request, Steps, side_by_side
 from dcgs.state import from_plain, to_plain
 from dcgs.validation import Label, in_words, label_text, listed
 
@@ -183,11 +183,16 @@ class Schema:
         return [text for note in _COUNTED for text in self.noted(facts[note], note)]
 
 
+RareColumns: TypeAlias = Callable[[Schema], Steps[frozenset[int]]]
+"""Finds the places of columns of numbers that are about too few people."""
+
+
 def agree(
     network: Reductions,
     schemas: Mapping[int, SiteSchema],
     rules: MergeRules,
     cells: Mapping[int, SiteCells] | None = None,
+    rare: RareColumns | None = None,
 ) -> Schema:
     """Return what all sites agree on, by one union over the network; with floors also by counts of people.
 
@@ -196,27 +201,37 @@ def agree(
     >>> agree(Reductions(nx.path_graph(3)), own, MergeRules()).labels
     ('no', 'yes')
     """
-    (schema,) = network.run(agree_steps(schemas, rules, cells))
+    (schema,) = network.run(agree_steps(schemas, rules, cells, rare))
     return schema
 
 
 def agree_steps(
-    schemas: Mapping[int, SiteSchema], rules: MergeRules, cells: Mapping[int, SiteCells] | None = None
+    schemas: Mapping[int, SiteSchema],
+    rules: MergeRules,
+    cells: Mapping[int, SiteCells] | None = None,
+    rare: RareColumns | None = None,
 ) -> Steps[Schema]:
     """Find what all sites agree on, by a union that other programs may share.
 
-    With floors the union has no labels and levels; ``cells`` are what people are counted by for these.
+    With floors the union has no labels and levels; ``cells`` are what people are counted by for these, and
+    ``rare`` finds columns of numbers that are left out.
     """
     shown = {i: schema if schema.floors is None else schema.structure() for i, schema in schemas.items()}
     texts = {i: packed(i, schema) for i, schema in shown.items()}
     union = yield Request("schemas: columns, types, levels, labels and options", texts, "union")
     schema = merge(*unpacked(union), rules)
-    if schema.floors is None or cells is None:
+    floors = schema.floors
+    if floors is None or cells is None:
         return schema
     names = {i: site.name for i, site in schema.sites.items()}
     categories = [schema.names[k] for k in schema.levels]
-    told = yield from told_cells(cells, categories, names, schema.floors)
-    return _with_told(schema, told, rules, any(site.labels is not None for site in schemas.values()))
+    programs: list[Steps[Any]] = [told_cells(cells, categories, names, floors)]
+    told, *left_out = yield from side_by_side(*programs, *([] if rare is None else [rare(schema)]))
+    schema = _with_told(schema, told, rules, any(site.labels is not None for site in schemas.values()))
+    for places in left_out:
+        note = left_out_note([schema.names[k] for k in sorted(places)], floors)
+        schema = replace(schema, left_out=places, notes=(*schema.notes, *note))
+    return schema
 
 
 def _with_told(schema: Schema, told: Told, rules: MergeRules, of_classes: bool) -> Schema:

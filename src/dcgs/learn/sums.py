@@ -23,6 +23,7 @@ from dcgs.learn.masked import SHORT, Total, masked_results, network_total
 from dcgs.methods.reduction import Combine, Value, tree_answer
 from dcgs.network import as_network
 from dcgs.protocol import Program
+from dcgs.protocol import side_by_side as side_by_side
 from dcgs.run.checks import OPEN, check_agents, sums_of
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
 from dcgs.secure.session import SecureSums
@@ -362,21 +363,6 @@ class Reductions:
         sent = Sent("; ".join(names), ", ".join(operations), sum(map(_size, requests)), traffic.rounds, 0)
         self.record(sent, traffic)
         return results
-
-
-def side_by_side(*programs: Steps[Any]) -> Steps[list[Any]]:
-    """Return the answers of several programs; what all of them yield in one step is reduced together."""
-    answers: dict[int, Any] = {}
-    results: dict[int, Any] = dict.fromkeys(range(len(programs)))
-    while results:
-        asked: dict[int, Any] = {}
-        for k, result in results.items():
-            try:
-                asked[k] = programs[k].send(result)
-            except StopIteration as end:
-                answers[k] = end.value
-        results = dict(zip(asked, (yield [*asked.values()]), strict=True)) if asked else {}
-    return [answers[k] for k in range(len(programs))]
 
 
 def _flat(asked: Any) -> list[Request]:

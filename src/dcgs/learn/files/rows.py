@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
 
@@ -24,7 +25,7 @@ from dcgs.learn.files.model import Reading
 from dcgs.learn.files.readers import kind_of, read_samples, read_words
 from dcgs.learn.files.source import DataSource, Indices, Numbers, Samples, path_of_agent
 from dcgs.learn.files.tables import Column, Table, odd_facts, suspects
-from dcgs.learn.floors import SiteCells, left_out_note, rare_columns, without_rare
+from dcgs.learn.floors import SiteCells, rare_columns, without_rare
 from dcgs.learn.linear.classes import balancing, class_numbers
 from dcgs.learn.schema import MOST_LEVELS, ColumnSchema, MergeRules, Note, Schema, SiteSchema, agree
 from dcgs.learn.sites import Remedy, Rows, SitesError
@@ -139,8 +140,9 @@ class RowsLoader:
             self.layout.drop, self.how.categorical, self.layout.features, ordered=True, own_labels=is_own
         )
         cells = None if self.how.floors is None else {i: self._cells(i, local) for i, local in data.items()}
-        schema = agree(network, schemas, rules, cells)
         held = {i: self._held_out(i, len(local)) for i, local in data.items()}
+        rare = partial(_rare, data, held) if self.is_table else None
+        schema = agree(network, schemas, rules, cells, rare)
         prepare: Any = self._tables if self.is_table else self._samples
         prepared: PreparedRows = prepare(data, held, schema, network)
         return replace(prepared, local_notes=tuple(schema.local_notes(schemas)))
@@ -252,7 +254,6 @@ class RowsLoader:
     ) -> PreparedRows:
         if schema.columns is not None:
             tables = {i: table.in_order(schema.columns) for i, table in tables.items()}
-        schema = self._without_rare(tables, held, schema, network)
         targets = {i: _numbers(_target(table), schema.labels) for i, table in tables.items()}
         sums = _target_sums(targets, held, schema)
         programs: list[Steps[Any]] = [encode(tables, held, schema), sums]
@@ -264,24 +265,6 @@ class RowsLoader:
         reading = Reading(first.names, first.target_name, first.target_at, columns, labels)
         prepared = self._prepared(rows, held, schema, reading, totals)
         return replace(prepared, notes=(*schema.notes, *encoded.notes, *prepared.notes), encoded=encoded)
-
-    def _without_rare(
-        self, tables: Mapping[int, Table], held: Mapping[int, Indices], schema: Schema, network: Reductions
-    ) -> Schema:
-        """Return the schema without columns of numbers that are about too few people."""
-        if schema.floors is None:
-            return schema
-        numeric = [k for k in range(schema.width) if k not in schema.levels]
-        rest = {i: np.setdiff1d(np.arange(len(table)), held[i]) for i, table in tables.items()}
-        matrices = {
-            i: np.array([table.columns[k].numbers[rest[i]] for k in numeric]).reshape(len(numeric), -1).T
-            for i, table in tables.items()
-        }
-        subjects = {i: _subjects(table, rest[i]) for i, table in tables.items()}
-        (rare,) = network.run(rare_columns(matrices, subjects, schema.floors))
-        left_out = [numeric[k] for k in np.flatnonzero(rare)]
-        note = left_out_note([schema.names[k] for k in left_out], schema.floors)
-        return replace(schema, left_out=frozenset(left_out), notes=(*schema.notes, *note))
 
     def _samples(
         self, parts: Mapping[int, Samples], held: Mapping[int, Indices], schema: Schema, network: Reductions
@@ -337,6 +320,21 @@ def read_files(
         return read(file, replace(layout, target=target))
 
     return source.parts(agents, hosts, read_for)
+
+
+def _rare(tables: Mapping[int, Table], held: Mapping[int, Indices], schema: Schema) -> Steps[frozenset[int]]:
+    """Find the columns of numbers that are about too few people."""
+    assert schema.floors is not None
+    numeric = [k for k in range(schema.width) if k not in schema.levels]
+    matrices, subjects = {}, {}
+    for i, table in tables.items():
+        ordered = table if schema.columns is None else table.in_order(schema.columns)
+        rest = np.setdiff1d(np.arange(len(table)), held[i])
+        columns = [ordered.columns[k].numbers[rest] for k in numeric]
+        matrices[i] = np.array(columns).reshape(len(numeric), -1).T
+        subjects[i] = _subjects(table, rest)
+    rare = yield from rare_columns(matrices, subjects, schema.floors)
+    return frozenset(numeric[k] for k in np.flatnonzero(rare))
 
 
 def _column_schema(name: str, column: Column, table: Table, kept: Indices) -> ColumnSchema:
