@@ -374,6 +374,7 @@ def _fit_rows(
         names = range(made.features) if named is None else named.encoding.features
         spec = replace(spec, handover=config.handover.of([str(name) for name in names]))
     fit = solve(problems, watch.of(network), spec)
+    notes += watch.noted(fit.notes)
     paths = [_with_all_bytes(entry.path, network) for entry in fit.fitted]
     pairs = zip(fit.fitted, paths, strict=True)
     fit = replace(fit, fitted=tuple(replace(entry, path=path) for entry, path in pairs))
