@@ -1,11 +1,11 @@
 """Planted patients and ratings, and curious neighbors who look for them: ``python tests/planted.py 200``.
 
 Each case has four made-up sites. In the last one a patient is planted: the only one who died there, the only
-one with a level, the only row of the site, one with a value far outside, or twelve at all sites have a level,
-of whom some are alone in a part of the rows that is held out to find the radius. A case of ratings has a shop of
-two customers, or a customer who alone has rated some items. Attackers read what the planted site sends and
-what the root sends, in an open fit and in one as it is by default. A line for each kind has how many are
-found.
+one with a level, the only row of the site, or one with a value far outside. Or twelve at all sites have a
+level, of whom some are alone in a part of the rows that is held out to find the radius. A case of ratings has
+a shop of two customers, or a customer who alone has rated some items. Attackers read what the planted site
+sends and what the root sends, in an open fit and in one as it is by default. A line for each kind has how
+many are found.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def hospitals(folder: Path, kind: str, rng: Any) -> tuple[list[pd.DataFrame], in
         if site == 3 and kind == "single level":
             table.loc[row, "ward"] = "isolation"
         if kind == "twelve of a level":
-            table.loc[rng.choice(n, 3, replace=False), "ward"] = "isolation"
+            table.loc[table.index[:3], "ward"] = "isolation"
         if site == 3 and kind == "outlier":
             table.loc[row, "crp"] = 1e7
         table.to_csv(folder / f"h-{site}.csv", index=False)

@@ -1,7 +1,7 @@
 """What sites agree on before a fit: the schema of each, one union over the network, and a pure merge.
 
 A schema says what an agent's data are: columns and their types, labels, how many rows, the user's options,
-the checksum of the file, what is odd, or why the data cannot be used. It says nothing of a single row but
+what is odd, or why the data cannot be used. It says nothing of a single row but
 where the first word and the first number of a column are. All agents merge the same schemas, and so come to
 the same agreement, or to the same error, which names the sites that differ, their values, and what to do.
 
@@ -91,7 +91,6 @@ class SiteSchema:
     labels: tuple[str, ...] | None = None
     lacking: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
-    checksum: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     floors: Floors | None = None
     error: str | None = None

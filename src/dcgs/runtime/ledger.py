@@ -5,8 +5,8 @@ its arrays, whether they were masked, and the SHA-256 of their bytes. ``before``
 also across fits: a line that is changed, removed or put in between breaks the chain. Who rewrites the whole
 file is not noticed, unless the last hash is kept elsewhere.
 
-It has what agents send each other. What processes agree on beside it, such as options, checksums of files and
-the smoothness of losses, is not in it.
+It has what agents send each other. What processes agree on beside it, such as options, names of files and the
+smoothness of losses, is not in it.
 """
 
 from __future__ import annotations

@@ -113,7 +113,6 @@ class RowsLoader:
     how: Preparation
     of_classes: bool
     options: Mapping[str, str] = field(default_factory=dict)
-    checksums: Mapping[int, str] = field(default_factory=dict)
 
     def load(self, network: Reductions) -> PreparedRows:
         """Return the rows as numbers; raise the same error in all processes if sites differ."""
@@ -179,8 +178,7 @@ class RowsLoader:
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
     def _blank(self, agent: int) -> SiteSchema:
-        name, checksum = self.source.describe(agent), self.checksums.get(agent, "")
-        return SiteSchema(name, options=dict(self.options), checksum=checksum, floors=self.how.floors)
+        return SiteSchema(self.source.describe(agent), options=dict(self.options), floors=self.how.floors)
 
     def _cells(self, agent: int, data: Any) -> SiteCells:
         """Return what people are counted by at a site with floors."""

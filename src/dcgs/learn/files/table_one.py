@@ -330,7 +330,7 @@ def describe_files(spec: TableSpec, runtime: Runtime) -> tuple[TableOne, Reducti
     agents = spec.source.count_agents(spec.agents, spec.graph.node_count(), group.size)
     hosts = runtime.hosts(agents)
     options = {"--agents": str(agents), "--min-count": str(spec.floor), **spec.options}
-    records = exchange_records(spec.source, spec.layout.target_file, hosts, options, group)
+    records, _ = exchange_records(spec.source, spec.layout.target_file, hosts, options, runtime)
     with group.common_errors():
         source = replace(spec.source, own=has_own_files(records), names=site_names(records))
     network = Reductions(spec.graph.build(agents).graph, runtime)
