@@ -28,7 +28,7 @@ from dcgs.learn.files.rows import Preparation
 from dcgs.learn.files.source import DataSource
 from dcgs.learn.files.specs import SetSpec, method_named, problem_named
 from dcgs.learn.linear.scores import warning
-from dcgs.learn.schema import MergeRules, SiteSchema, agree
+from dcgs.learn.schema import ColumnSchema, MergeRules, SiteSchema, agree
 from dcgs.learn.sites import RunSpec, SitesError
 from dcgs.learn.summary import ScoresSummary, scores_table
 from dcgs.learn.sums import Reductions
@@ -354,7 +354,7 @@ def test_merged_and_unseen_levels_are_other_in_predictions(tmp_path: Path) -> No
 
 
 def test_the_strictest_floors_of_all_sites_hold() -> None:
-    own = {i: SiteSchema(f"site {i}", 5, width=1, floors=dcgs.Floors(10 + i, 3 - i % 2)) for i in range(3)}
+    own = {i: SiteSchema(f"site {i}", 50, width=1, floors=dcgs.Floors(10 + i, 3 - i % 2)) for i in range(3)}
     assert agree(Reductions(nx.path_graph(3)), own, MergeRules()).floors == dcgs.Floors(12, 3)
     own[1] = replace(own[1], floors=None)
     with pytest.raises(SitesError, match="floors is given at site 0 and site 2, and not given at site 1"):
@@ -375,6 +375,19 @@ def test_a_schema_with_floors_says_nothing_that_is_counted(tmp_path: Path) -> No
     schemas = [content for content in sent if b'"site"' in content]
     assert schemas
     assert not any(word in content for content in schemas for word in (b"prison", b"-999", b"yes", b"line"))
+
+
+def test_a_site_with_one_row_says_nothing_of_it_before_it_is_refused() -> None:
+    columns = (ColumnSchema("smoker"), ColumnSchema("age", number="line 2 has 93"))
+    one = SiteSchema(
+        "ulm", 1, width=2, columns=columns, facts={"EMPTY": "no value in 'smoker'"}, floors=FLOORS
+    )
+    many = replace(one, name="graz", rows=10)
+    assert one.structure().columns == (ColumnSchema("smoker"), ColumnSchema("age"))
+    assert one.structure().facts == {}
+    assert many.structure().columns[1].number == "numbers"
+    with pytest.raises(SitesError, match=r"at least 10 people .* fewer at ulm\."):
+        agree(Reductions(nx.path_graph(3)), {0: one, 1: many, 2: replace(many, name="bern")}, MergeRules())
 
 
 # Arrays, dense and sparse; every row is a person.

@@ -100,6 +100,16 @@ class PreparedRows:
         return notes + self.schema.noted(facts)
 
 
+def told_here(error: Exception, site: str) -> BrokenDataError:
+    """Print what is wrong with a file of a site of this process; return an error that does not say it."""
+    return BrokenDataError(f"{site} failed: {_only_here(error)}")
+
+
+def _only_here(error: Exception) -> str:
+    print(f"dcgs: {error}", file=sys.stderr, flush=True)  # the sentence may quote a cell
+    return "its file cannot be used; only its own output says why."
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class RowsLoader:
@@ -128,10 +138,7 @@ class RowsLoader:
         except ERRORS as error:
             if network.runtime.group().size == 1:
                 raise
-            text = str(error)
-            if self.how.floors is not None:  # the sentence may quote a cell
-                print(f"dcgs: {text}", file=sys.stderr, flush=True)
-                text = "its file cannot be used; only its own output says why."
+            text = str(error) if self.how.floors is None else _only_here(error)
             schemas = {i: replace(self._blank(i), error=text) for i in network.hosts}
         is_own = self.source.is_per_agent
         rules = MergeRules(
