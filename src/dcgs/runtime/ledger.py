@@ -36,13 +36,16 @@ if TYPE_CHECKING:  # it needs the package cryptography
 FILES = "ledger-*.jsonl"
 _FORMAT = 1
 _START = "0" * 64
-TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS = (
+TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS, FLAGS, KEYS = (
     "texts",
     "masked words",
     "Hessians",
     "vectors of the size of the model",
     "numbers",
+    "flags",
+    "public keys of the masks",
 )
+_KEY_BYTES = 32
 
 
 @final
@@ -133,12 +136,13 @@ class Ledger:
         digest = sha256()
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
+        form = _form(arrays, self._size)
         self._pending = {
             "round": round,
             "from": sender,
             "to": [receiver],
-            "sum": self._sum,
-            "form": _form(arrays, self._size),
+            "sum": KEYS if form == KEYS else self._sum,
+            "form": form,
             "masked": any(array.dtype == np.uint64 for array in arrays),
             "shapes": [list(array.shape) for array in arrays],
             "bytes": sum(array.nbytes for array in arrays),
@@ -284,9 +288,15 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
     if np.uint64 in kinds:
         return MASKED
     if kinds == {np.uint8}:
-        return TEXTS
+        if len(arrays) == 1 and arrays[0].ndim == 2 and arrays[0].shape[1] >= _KEY_BYTES:
+            return KEYS
+        return FLAGS if all(array.max(initial=0) <= 1 for array in arrays) else TEXTS
+    if any(array.dtype == np.uint8 and array.ndim == 2 and array.size for array in arrays):
+        return TEXTS  # and how many people have them
     lengths = {array.size for array in arrays if array.size > 1}
-    if size > 1 and lengths & {size * size, size * (size + 1) // 2}:
+    triangle = size * (size + 1) // 2
+    # On a complete graph a Hessian is in one array with a gradient and all else that is summed up.
+    if size > 1 and (lengths & {size * size, triangle} or max(lengths, default=0) >= triangle + size):
         return HESSIANS
     return VECTORS if size and any(length >= size for length in lengths) else NUMBERS
 
