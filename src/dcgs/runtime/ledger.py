@@ -293,12 +293,18 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
         return FLAGS if all(array.max(initial=0) <= 1 for array in arrays) else TEXTS
     if any(array.dtype == np.uint8 and array.ndim == 2 and array.size for array in arrays):
         return TEXTS  # and how many people have them
-    lengths = {array.size for array in arrays if array.size > 1}
-    triangle = size * (size + 1) // 2
-    # On a complete graph a Hessian is in one array with a gradient and all else that is summed up.
-    if size > 1 and (lengths & {size * size, triangle} or max(lengths, default=0) >= triangle + size):
+    # Values of several agents that are flooded have a row each.
+    lengths = {length for array in arrays for length in (array.size, *array.shape[-1:]) if length > 1}
+    if size > 1 and any(_is_hessian(length, size) for length in lengths):
         return HESSIANS
     return VECTORS if size and any(length >= size for length in lengths) else NUMBERS
+
+
+def _is_hessian(length: int, size: int) -> bool:
+    """Return True if a Hessian, or a triangle of it, or one of several equal pieces has so many entries."""
+    wholes = (size * size, size * (size + 1) // 2)
+    pieces = [whole / max(1, round(whole / length)) for whole in wholes if length > size]
+    return length in wholes or any(length in (math.floor(piece), math.ceil(piece)) for piece in pieces)
 
 
 def _hash(line: bytes) -> str:
