@@ -3,7 +3,7 @@ number."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import networkx as nx
 import numpy as np
@@ -27,7 +27,7 @@ METHODS = (
 
 
 class Stamps(Signatures):
-    """Signatures of the length of those of sites, which sign nothing: in one process nobody is trusted less."""
+    """Signatures as long as those of sites, which sign nothing."""
 
     nbytes = Ed25519Signatures.nbytes
 
@@ -42,7 +42,7 @@ class Stamps(Signatures):
 class StampedLockstep(Runtime):
     """Lockstep whose keys of masked sums are as long as those between sites, which are signed."""
 
-    inner: Lockstep = Lockstep()
+    inner: Lockstep = field(default_factory=Lockstep)
 
     def run(self, job: Job) -> None:
         self.inner.run(job)

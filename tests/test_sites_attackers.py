@@ -248,7 +248,7 @@ def test_a_site_runs_only_what_it_has_agreed_to_and_with_what_it_began_with(site
         with sites.running("ulm"):
             pass
         others.result(300.0)
-    site.data.write_text("changed\n")
+    site.config.data_file.write_text("changed\n")
     with pytest.raises(ValueError, match="the data changed"), sites.running("ulm"):
         pass
     changed = sites.study.content.replace(b"patience_hours = 0.05", b"patience_hours = 0.06")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -127,13 +129,24 @@ def fit_arguments(study: Study, config: SiteConfig, folder: Path) -> argparse.Na
     for name, least in vars(config.floors).items():  # a site may be stricter than the study
         options[name] = max(least, int(options.get(name) or 0)) or None
     options = {name: value for name, value in options.items() if value is not None}
-    args = _fit_parser().parse_args([problem, *local, *as_flags(options), *as_flags(config.fit)])
+    args = _parsed([problem, *local, *as_flags(options), *as_flags(config.fit)])
     args.handover = HandoverFiles(folder / LATEST)
     if study.without:
         before = config.state(bytes.fromhex(study.before)) / LATEST
         args.handover = replace(args.handover, start=before, notes=(_left_out(study),))
     args.typed = ["fit", problem, *as_flags(options)]
     return args
+
+
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """Return options of ``dcgs fit``; raise if those of a study or of the file of a site are none."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return _fit_parser().parse_args(argv)
+    except SystemExit as stop:
+        reason = said.getvalue().strip().rpartition("error: ")[2]
+        raise ValueError(f"[fit] must have options of dcgs fit; {reason}") from stop
 
 
 def _left_out(study: Study) -> str:
@@ -201,7 +214,7 @@ def _check_fit(study: Study) -> FitConfig:
     options = dict(study.fit)
     problem = str(options.pop("problem"))
     _check_options(study.fit)
-    args = _fit_parser().parse_args([problem, "--data", "-", "--out", "-", *as_flags(options)])
+    args = _parsed([problem, "--data", "-", "--out", "-", *as_flags(options)])
     config = config_of(args)
     config.check()
     own = replace(config, source=replace(config.source, own=True))

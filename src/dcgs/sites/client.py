@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -25,7 +25,7 @@ from dcgs.sites.envelope import OVERHEAD, EnvelopeError
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import host_of
 from dcgs.sites.mailbox import Pending
-from dcgs.sites.server import LONG_POLL, PLACE, STUDY
+from dcgs.sites.server import LONG_POLL, PLACE, STUDY, VERSION
 from dcgs.sites.signature import sign_request
 from dcgs.sites.study import Member, Study
 
@@ -68,9 +68,11 @@ class Dialing:
 class Client:
     """The connections of a site; runs in an event loop."""
 
-    def __init__(self, study: Study, dialing: Dialing, log: EventLog) -> None:
+    def __init__(
+        self, study: Study, dialing: Dialing, log: EventLog, answered: Callable[[str], object]
+    ) -> None:
         self._study, self._dialing = study, dialing
-        self._log = log
+        self._log, self._answered = log, answered
         self._done: dict[Member, tuple[str, str]] = {}
         self._told_clock: set[Member] = set()
         timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT)
@@ -124,6 +126,7 @@ class Client:
         how = self._dialing.to(self._study, server, "PUT", url, envelope)
         async with self._session.put(url, data=envelope, **how) as answer:
             await _check(answer, 204)
+            self._answered(server.name)
 
     async def _get(self, server: Member, name: str, wait: float = LONG_POLL) -> tuple[bytes, str] | None:
         """Return the next envelope and its place; say which was the last that has been kept here."""
@@ -133,6 +136,7 @@ class Client:
         how = self._dialing.to(self._study, server, "GET", url)
         async with self._session.get(url, timeout=timeout, **how) as answer:
             await _check(answer, 200, 204)
+            self._answered(server.name)
             self._compare_clocks(server, answer.headers.get("Date"))
             if self._done.get(server, ("", ""))[1] == done:
                 self._done.pop(server, None)
@@ -160,7 +164,7 @@ class Client:
                 result = await attempt()
             except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
                 self._log.say(
-                    f"nothing passes to or from {server.name} ({server.address}): {_reason(error)}; "
+                    f"nothing passes to or from {server.name} ({server.address}): {reason(error)}; "
                     "trying again"
                 )
                 failed = True
@@ -183,15 +187,44 @@ async def _check(answer: aiohttp.ClientResponse, *expected: int) -> None:
         raise _RefusedError(f"it answered {answer.status}: {text}")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return why a request failed, in words, with what to do where that is known."""
+    text = str(error)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"its certificate is not that of this site in this study ({error.certificate_error})"
-    return str(error) or type(error).__name__
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return f"its certificate is not that of this site in this study ({why})"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"no name server knows the host {error.host}; see the address in the study, and the network"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy refuses to connect ({error.status} {error.message})"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"no connection to the proxy {error.host}:{error.port} ({_os_reason(error.os_error)})"
+    if "alert" in text.lower():
+        return f"it refuses the certificate of this site ({text})"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection ({_os_reason(error.os_error)})"
+    return text or "it has not answered in time"
 
 
-async def greet(study: Study, dialing: Dialing, server: Member) -> tuple[str | None, str | None]:
-    """Return why a site or relay does not take this one's messages, None if it does; and its clock, if
-    known."""
+def _os_reason(error: OSError) -> str:
+    """Return why there is no connection."""
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there: it does not run, or a firewall refuses"
+    return " ".join(str(error.strerror or error).split()) or "no answer"
+
+
+@final
+class Greeting(NamedTuple):
+    """How a site or relay answered: why it does not take this site's messages, None if it does; its clock and
+    its version of dcgs, if known."""
+
+    problem: str | None
+    date: str | None = None
+    version: str | None = None
+
+
+async def greet(study: Study, dialing: Dialing, server: Member) -> Greeting:
+    """Ask a site or relay whether it takes this one's messages."""
     session = aiohttp.ClientSession(trust_env=True, headers={STUDY: study.hash.hex()})
     async with session:
         try:
@@ -199,6 +232,6 @@ async def greet(study: Study, dialing: Dialing, server: Member) -> tuple[str | N
             how = dialing.to(study, server, "GET", url)
             async with session.get(url, timeout=aiohttp.ClientTimeout(total=_CONNECT), **how) as answer:
                 await _check(answer, 204)
-                return None, answer.headers.get("Date")
+                return Greeting(None, answer.headers.get("Date"), answer.headers.get(VERSION))
         except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
-            return _reason(error), None
+            return Greeting(reason(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ create table if not exists outgoing (
 create table if not exists envelopes (id integer primary key, envelope blob not null);
 create index if not exists undelivered on outgoing (hop, id) where pending;
 """
+RECEIVED = "received.db"
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
 repeated."""
@@ -38,6 +40,9 @@ _PAGE, _CHECKPOINT = 1 << 14, 1 << 26
 """Messages are long: with these pages, and copied to the file each so many bytes, they are written faster."""
 _WINDOW = 10_000
 """A sender is at most this many messages ahead of what its receiver has taken."""
+_IN_MEMORY = 1 << 28
+"""Bytes of messages that can be taken before they are on disk; of more, those that come later are first
+written."""
 
 
 class Outgoing(NamedTuple):
@@ -71,19 +76,23 @@ class Mailbox:
         self.folder = folder
         self.on_outgoing: Callable[[set[str]], object] = lambda hops: None
         self._capacity = capacity
-        self._incoming = _connection(folder / "received.db", _RECEIVED)
+        self._incoming = _connection(folder / RECEIVED, _RECEIVED)
         self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
         self._bytes_sent = _total(self._outgoing, "select sum(size) from outgoing")
         self._bytes_received = _total(self._incoming, "select sum(length(message)) from received")
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
+        self._in_memory = 0
+        self._untaken: dict[tuple[int, int, int], int] = {}
+        self._untaken_of: dict[int, int] = defaultdict(int)
         self._taken: dict[tuple[int, int], int] = {}
 
     def keep(self, header: EnvelopeHeader, message: bytes) -> bool:
         """Keep a message for this site, and return when it is on disk: True if it is new.
 
-        Raise if another message has the same place, or if its place is far ahead.
+        Raise if another message has the same place, if its place is far ahead, or if what this sender has
+        sent and nobody has taken is beyond the capacity.
         """
         key = header.sender, header.tag, header.sequence
         before = self._find(*key)
@@ -91,17 +100,29 @@ class Mailbox:
             if header.tag == ROUNDS and digest(before[1]) != digest(message):
                 raise EnvelopeError(
                     "a message that is sent again must be the same: its sender has other data or another "
-                    "version "
-                    "of dcgs than before it was started again."
+                    "version of dcgs than before it was started again."
                 )
             self._write(key, *before)  # the first time it may not have got to the disk
             return False
         if header.sequence > self._taken.get(key[:2], 0) + _WINDOW:
             raise EnvelopeError(f"message {header.sequence} is too far ahead of the run.")
         with self._arrived:
-            self._new[key] = header.round, message
-            self._arrived.notify_all()
+            if key not in self._untaken:
+                untaken = self._untaken_of[header.sender] + len(message)
+                if untaken > self._capacity:
+                    raise EnvelopeError(
+                        f"messages of a site that wait to be taken must have at most {self._capacity} bytes; "
+                        f"with this one they have {untaken}."
+                    )
+                self._untaken[key], self._untaken_of[header.sender] = len(message), untaken
+            fits = self._in_memory + len(message) <= _IN_MEMORY
+            if fits:
+                self._in_memory += len(message)
+                self._new[key] = header.round, message
+                self._arrived.notify_all()
         self._write(key, header.round, message)
+        if not fits:
+            self.wake()
         return True
 
     def _write(self, key: tuple[int, int, int], round: int, message: bytes) -> None:
@@ -124,9 +145,22 @@ class Mailbox:
         found = self._find(sender, tag, sequence)
         if found is not None:
             self._taken[sender, tag] = sequence
-            with self._arrived:
-                self._new.pop((sender, tag, sequence), None)
+            self._release(sender, tag, sequence)
         return found
+
+    def _release(self, sender: int, tag: int, sequence: int) -> None:
+        """Note that a message was taken: it is no longer in memory."""
+        with self._arrived:
+            self._untaken_of[sender] -= self._untaken.pop((sender, tag, sequence), 0)
+            if (sender, tag, sequence) in self._new:
+                self._in_memory -= len(self._new.pop((sender, tag, sequence))[1])
+
+    def forget(self, sender: int, tag: int, sequence: int) -> None:
+        """Remove a message that came in, so that another one can have its place."""
+        self._release(sender, tag, sequence)
+        with self._locks[0], _transaction(self._incoming):
+            query = "delete from received where sender = ? and tag = ? and sequence = ?"
+            self._incoming.execute(query, (sender, tag, sequence))
 
     def wait(self, seconds: float) -> None:
         """Wait until something comes in, or for this number of seconds."""
