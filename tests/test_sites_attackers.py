@@ -22,13 +22,14 @@ from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import ALL, BundleKind, Frame, Header, MessageError
 from dcgs.runtime.wire import bundle as write
-from dcgs.sites import client, server
+from dcgs.sites import client, server, transport
 from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.config import SiteConfig, SiteLimits
 from dcgs.sites.envelope import OVERHEAD, EnvelopeError, EnvelopeHeader, Sealer, read_header
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
 from dcgs.sites.node import Site
+from dcgs.sites.page import PAGE
 from dcgs.sites.server import client_context, server_context
 from dcgs.sites.signature import CALLER, SIGNATURE, TIME, sign_request
 from dcgs.sites.study import Study, StudyLimits
@@ -207,7 +208,7 @@ def test_an_envelope_that_comes_again_is_not_used_again(sites: Sites, tmp_path: 
     assert "a message that is sent again must be the same" in answers[2][1]
 
 
-def test_a_message_of_another_step_names_its_sender(sites: Sites) -> None:
+def test_a_message_of_another_step_is_asked_for_again_and_then_names_its_sender(sites: Sites) -> None:
     def ahead(runtime: object) -> None:
         transport = getattr(runtime, "transport")  # noqa: B009
         if transport.rank == 0:
@@ -221,6 +222,56 @@ def test_a_message_of_another_step_names_its_sender(sites: Sites) -> None:
         transport.heartbeat.begin_run()
 
     sites.run(ahead)
+    assert "ulm sent one of step 1; it is asked for again" in "\n".join(sites.said["graz"])
+
+
+def test_a_message_of_a_wrong_round_or_size_by_a_stolen_key_does_not_disturb_the_run(
+    sites: Sites, tmp_path: Path
+) -> None:
+    objectives, X = instance(3)
+    expected = dcgs.minimize(objectives, X, GRAPH, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "thief")
+    sealer, path = Sealer(sites.study, 0, ulm.agreement), "/v1/mail/graz"
+    with ThreadPoolExecutor(1) as pool:
+        graz = pool.submit(sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        wait_for_port(sites.port("graz"))
+        for sequence, round, size in ((1, 77, 10), (2, 1, 10_000_000), (5, 0, 10)):
+            header = EnvelopeHeader(0, 1, 1, 1, (1 << 32) + round, sequence)
+            assert ask(sites, tls, "PUT", path, sealer.seal(header, bytes(size)))[0] == 204
+        results = sites.run(lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["ulm", "bern"])
+        results += graz.result(300.0)
+    assert all(np.array_equal(result.x, expected.x) for result in results)
+    said = "\n".join(sites.said["graz"])
+    assert "ulm sent one of step 1.77; it is asked for again" in said
+
+
+def test_a_message_of_the_wrong_shape_ends_a_site_with_a_sentence_and_is_asked_for_again_at_its_next_start(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ASK_AFTER", 0.2)
+    objectives, X = instance(3)
+    expected = dcgs.minimize(objectives, X, GRAPH, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "thief")
+    frame = Frame(0, ALL, [EncodedArray(np.ones(3))])
+    bundle = write([frame], Header(BundleKind.MESSAGE, 0, 1)).tobytes()
+    first = EnvelopeHeader(0, 1, 1, 1, (1 << 32) + 56, 1)  # the step of the first message of a round
+    with ThreadPoolExecutor(2) as pool:
+        graz = pool.submit(sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        wait_for_port(sites.port("graz"))
+        sealed = Sealer(sites.study, 0, ulm.agreement).seal(first, bundle)
+        assert ask(sites, tls, "PUT", "/v1/mail/graz", sealed)[0] == 204
+        rest = pool.submit(
+            sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["ulm", "bern"]
+        )
+        with pytest.raises(ValueError, match="must be a tuple of arrays; agent 0 sent an array"):
+            graz.result(300.0)
+        (page,) = sites.file("graz").parent.glob(f"run/*/{PAGE}")
+        assert "It has ended, and is not done: a message must be a tuple" in page.read_text()
+        results = sites.run(lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        results += rest.result(300.0)
+    assert all(np.array_equal(result.x, expected.x) for result in results)
 
 
 def test_envelopes_are_refused_before_they_are_parsed(sites: Sites) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dcgs.files import atomic_write
-from dcgs.runtime.errors import Scope, scope_of
-from dcgs.runtime.wire import MessageError
+from dcgs.runtime.errors import RunAbortedError, Scope, scope_of
 from dcgs.sites.certificate import LiveCertificate, certificate_note, read_certificate
 from dcgs.sites.client import Dialing
 from dcgs.sites.config import SiteConfig
@@ -198,7 +197,7 @@ class Site:
         try:
             yield SiteRuntime(transport, self.keys.signing.private_bytes_raw())
         except Exception as error:
-            if _is_of_message(error):
+            if not isinstance(_cause(error), RunAbortedError):  # it may be that of a message
                 transport.forget_step()
             if scope_of(error) is Scope.ALL:
                 transport.finish()
@@ -221,11 +220,11 @@ class Site:
             )
 
 
-def _is_of_message(error: BaseException | None) -> bool:
-    """Return whether a message that is not as it must be is the cause of an error."""
-    while error is not None and not isinstance(error, MessageError):
-        error = error.__cause__ or error.__context__
-    return error is not None
+def _cause(error: BaseException) -> BaseException:
+    """Return the error that was raised first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def library_facts() -> Mapping[str, str]:

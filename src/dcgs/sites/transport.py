@@ -62,7 +62,8 @@ LINGER = 60.0
 class SilentHeartbeat:
     """No heartbeat: a site may be away for days. Failures stay at their site, and the others wait."""
 
-    rank, size = 0, 1
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
 
     def send(self, text: bytes, rank: int, tag: int) -> None:
         """Send nothing."""
@@ -169,7 +170,7 @@ class SiteTransport(Transport):
         self._spent = SiteLimits()
         self._last_round = -1
         self.study, self.rank, self.size = study, sealer.rank, len(study.sites)
-        self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
+        self.heartbeat = Heartbeat(SilentHeartbeat(self.rank, self.size), timeout=math.inf)
         self.heartbeat.name = lambda rank: study.names[rank]
         self.awaited: tuple[str, float] | None = None
         self.is_finishing = False
