@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import ssl
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,12 +23,15 @@ from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import ALL, BundleKind, Frame, Header, MessageError
 from dcgs.runtime.wire import bundle as write
-from dcgs.sites import client, server, transport
+from dcgs.sites import client, events, server, transport
+from dcgs.sites import mailbox as mailbox_module
 from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.config import SiteConfig, SiteLimits
 from dcgs.sites.envelope import OVERHEAD, EnvelopeError, EnvelopeHeader, Sealer, read_header
-from dcgs.sites.events import EventLog
+from dcgs.sites.events import EVENTS, EventLog
 from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
+from dcgs.sites.lock import runs_in
+from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.node import Site
 from dcgs.sites.page import PAGE
 from dcgs.sites.server import client_context, server_context
@@ -514,3 +518,77 @@ def test_a_site_may_have_some_connections_and_no_more(
             others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
         others.result(300.0)
     assert "refused a connection of ulm from 127.0.0.1: it has 8 others." in sites.said["graz"]
+
+
+def test_a_server_with_keys_that_are_not_in_the_study_is_refused_also_if_its_ca_has_signed_them(
+    sites: Sites, tmp_path: Path
+) -> None:
+    keys = SiteKeys.generate()
+    keys.save(tmp_path / "false.key")
+    (tmp_path / "false.crt").write_bytes(sites.authority.sign(Identity("graz", *keys.publics)))
+    false = server_context(sites.study, tmp_path / "false.crt", tmp_path / "false.key")
+    ulm = sites.file("ulm")
+    dialing = client_context(sites.study, ulm.with_suffix(".crt"), ulm.with_suffix(".key"))
+    with pytest.raises(ssl.SSLCertVerificationError, match="its keys are not those in the study"):
+        shake_hands(dialing, false)
+    true = server_context(sites.study, *(sites.file("graz").with_suffix(end) for end in (".crt", ".key")))
+    shake_hands(dialing, true)
+
+
+def shake_hands(dialing: ssl.SSLContext, serving: ssl.SSLContext) -> None:
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = serving.wrap_bio(sent, received, server_side=True)
+    ours = dialing.wrap_bio(received, sent, server_hostname=host_of("graz"))
+    for end in (ours, server, ours):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+
+
+def test_a_site_runs_once_at_a_time(sites: Sites) -> None:
+    state = Site.load(sites.file("ulm")).state
+    with ThreadPoolExecutor(1) as pool:
+        with sites.running("ulm"):
+            with pytest.raises(ValueError, match="one process at a time must run for a site; process"):
+                sites.run(lambda runtime: None, ["ulm"])
+            assert runs_in(state) == str(os.getpid())
+            others = pool.submit(sites.run, lambda runtime: None, ["graz", "bern"])
+        others.result(300.0)
+    assert runs_in(state) is None
+
+
+def test_what_a_neighbor_sends_and_nobody_takes_is_bounded(tmp_path: Path) -> None:
+    with closing(Mailbox(tmp_path, capacity=1000)) as mailbox:
+        header = EnvelopeHeader(1, 0, 1, 1, 0, 1)
+        mailbox.keep(header, bytes(600))
+        with pytest.raises(EnvelopeError, match="must have at most 1000 bytes; with this one they have 1200"):
+            mailbox.keep(header._replace(sequence=2), bytes(600))
+        mailbox.keep(header._replace(sender=2), bytes(600))
+        assert mailbox.take(1, 1, 1) == (0, bytes(600))
+        mailbox.keep(header._replace(sequence=2), bytes(600))
+        mailbox.forget(1, 1, 2)
+        mailbox.keep(header._replace(sequence=2), bytes(700))
+        assert mailbox.take(1, 1, 2) == (0, bytes(700))
+
+
+def test_messages_beyond_what_memory_has_are_taken_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox_module, "_IN_MEMORY", 10)
+    with closing(Mailbox(tmp_path, capacity=1000)) as mailbox:
+        for sequence in (1, 2):
+            mailbox.keep(EnvelopeHeader(1, 0, 1, 1, 0, sequence), bytes(8))
+        assert [mailbox.take(1, 1, sequence) for sequence in (1, 2)] == [(0, bytes(8))] * 2
+
+
+def test_sentences_that_others_cause_do_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_LARGEST", 1000)
+    log = EventLog(tmp_path / EVENTS, show=lambda text: None)
+    for i in range(1000):
+        log.say(f"refused number {i}")
+    lines = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
+    assert len(lines) <= 201
+    lines = (tmp_path / EVENTS).read_text().splitlines()
+    assert "more than 200 sentences in a minute" in lines[-1]
+    assert (tmp_path / EVENTS).stat().st_size < 1200
