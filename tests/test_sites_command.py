@@ -177,6 +177,9 @@ def test_options_of_a_study_are_read_back_as_they_were_given(tmp_path: Path) -> 
         ({"problem": "os.py:system", "radius": 1.0}, "names other code"),
         ({"problem": "lasso", "radius": 1.0, "seconds": 3.0}, "that all sites share; got seconds"),
         ({"problem": "lasso", "radius": 1.0, "out": "/etc"}, "that all sites share; got out"),
+        ({"problem": "lasso", "set": "hull", "points": "/etc/passwd"}, "by their names alone"),
+        ({"problem": "lasso", "set": "hull", "points": "ulm.key"}, "by their names alone"),
+        ({"problem": "lasso", "set": "hull", "points": "data.csv"}, "the data of a site as another file"),
     ],
 )
 def test_a_study_names_no_code_and_no_file_of_a_site(

@@ -46,6 +46,10 @@ _CLOCK = ("seconds", "every", "resume", "measure", *OF_NOISE)
 anew, or that need what sites have in other ways."""
 
 
+_FILES = ("points", "polytope", "groups", "lower", "upper")
+"""Options that may be files, which all sites have; a study must not make a site read others."""
+
+
 def add(jobs: Any) -> None:
     """Add the job to the command."""
     kinds = job(jobs, "study", HELP["study"], _ABOUT, _MORE).add_subparsers(required=True, metavar="WHAT")
@@ -115,6 +119,8 @@ def fit_arguments(study: Study, config: SiteConfig, folder: Path) -> argparse.Na
     options = dict(study.fit)
     problem = str(options.pop("problem", ""))
     _check_options(options | {"problem": problem})
+    if config.data_file in [config.file.parent / str(options[name]) for name in options.keys() & _FILES]:
+        raise ValueError(f"a study must not use the data of a site as another file; got {config.data}.")
     local = [
         "--data",
         config.data,
@@ -171,6 +177,13 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise ValueError(
             f"a study must use what dcgs has; {code[0]} = {options[code[0]]!r} names other code."
         )
+    for name in options.keys() & _FILES:
+        file = Path(str(options[name]))
+        if file.name != str(file) or file.name.startswith("~") or file.suffix in (".key", ".crt", ".toml"):
+            raise ValueError(
+                f"a study must name files by their names alone, which each site has beside its own file; "
+                f"got {name} = {options[name]!r}."
+            )
 
 
 def _new(args: argparse.Namespace, console: Console) -> int:
