@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any, NamedTuple, TypeVar, final
 
 import aiohttp
@@ -34,11 +33,22 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0
 CLOCK = 60.0
 """Seconds by which clocks may differ."""
+_WINDOW, _TELL_AFTER, _PIECE = 2, 0.5, 1 << 18
 _CONNECT, _TRANSFER, _MARGIN, _LAST = 20.0, 300.0, 20.0, 3.0
 
 
 class _RefusedError(Exception):
     """The other end has answered that it does not take something."""
+
+
+@final
+@dataclass
+class _Progress:
+    """The places of envelopes from a server: those on disk of which it does not know, those being written."""
+
+    name: str
+    done: set[str] = field(default_factory=set)
+    keeping: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
 
 @final
@@ -73,7 +83,7 @@ class Client:
     ) -> None:
         self._study, self._dialing = study, dialing
         self._log, self._answered = log, answered
-        self._done: dict[Member, tuple[str, str]] = {}
+        self._progress: dict[Member, _Progress] = {}
         self._told_clock: set[Member] = set()
         timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT)
         self._session = aiohttp.ClientSession(
@@ -92,54 +102,90 @@ class Client:
         self,
         server: Member,
         hop: str,
-        next_pending: Callable[[], Awaitable[Pending]],
+        next_pending: Callable[[Collection[int]], Awaitable[Pending]],
         delivered: Callable[[int], Awaitable[None]],
     ) -> None:
-        """Put envelopes for a neighbor to a server, one after the other, forever."""
-        while True:
-            pending = await self._retried(server, next_pending)
-            await self._retried(server, partial(self._put, server, hop, pending.envelope))
-            await self._retried(server, partial(delivered, pending.id))  # the disk may be full
+        """Put envelopes for a neighbor to a server, forever: the next one while the last is written to disk
+        there."""
+        under_way: dict[int, asyncio.Task[None]] = {}
+
+        async def deliver(pending: Pending, is_sent: asyncio.Event) -> None:
+            await self._retried(server, lambda: self._put(server, hop, pending.envelope, is_sent))
+            await self._retried(server, lambda: delivered(pending.id))  # the disk may be full
+            is_sent.set()
+            del under_way[pending.id]
+
+        async with asyncio.TaskGroup() as group:
+            while True:
+                pending = await self._retried(server, lambda: next_pending(under_way))
+                is_sent = asyncio.Event()
+                under_way[pending.id] = group.create_task(deliver(pending, is_sent))
+                await is_sent.wait()
+                if len(under_way) == _WINDOW:
+                    await asyncio.wait(under_way.values(), return_when=asyncio.FIRST_COMPLETED)
 
     async def pull(self, server: Member, name: str, accept: Callable[[bytes], Awaitable[None]]) -> None:
-        """Get the envelopes for this site from a server, forever."""
-        while True:
-            answer = await self._retried(server, partial(self._get, server, name))
-            if answer is None:
-                continue
-            envelope, place = answer
+        """Get the envelopes for this site from a server, forever: the next one while the last is written to
+        disk here."""
+        progress = self._progress[server] = _Progress(name)
+
+        async def keep(envelope: bytes, place: str) -> None:
             try:
-                await self._retried(server, partial(accept, envelope))
+                await self._retried(server, lambda: accept(envelope))
             except EnvelopeError as error:
                 self._log.say(f"refused what {server.name} gave: {error}")  # its sender is asked again
-            self._done[server] = name, place
+            progress.done.add(place)
+            del progress.keeping[place]
+            group.create_task(tell(place))
+
+        async def tell(place: str) -> None:
+            await asyncio.sleep(_TELL_AFTER)
+            if place in progress.done:  # no request has said so
+                await self._retried(server, lambda: self._get(server, progress, wait=0))
+
+        async with asyncio.TaskGroup() as group:
+            while True:
+                answer = await self._retried(server, lambda: self._get(server, progress))
+                if answer is None:
+                    continue
+                envelope, place = answer
+                if place not in progress.keeping:
+                    progress.keeping[place] = group.create_task(keep(envelope, place))
+                while len(progress.keeping) == _WINDOW:
+                    await asyncio.wait(progress.keeping.values(), return_when=asyncio.FIRST_COMPLETED)
 
     async def acknowledge(self) -> None:
         """Tell servers what has come from them last: no further request does."""
         with suppress(aiohttp.ClientError, OSError, TimeoutError, _RefusedError):
             async with asyncio.timeout(_LAST):
-                for server, (name, _) in list(self._done.items()):
-                    await self._get(server, name, wait=0)
+                for server, progress in self._progress.items():
+                    if progress.keeping:
+                        await asyncio.wait(progress.keeping.values(), return_when=asyncio.FIRST_COMPLETED)
+                    if progress.done:
+                        await self._get(server, progress, wait=0)
 
-    async def _put(self, server: Member, hop: str, envelope: bytes) -> None:
+    async def _put(self, server: Member, hop: str, envelope: bytes, is_sent: asyncio.Event) -> None:
         url = URL(f"{server.address}/v1/mail/{hop}")
         how = self._dialing.to(self._study, server, "PUT", url, envelope)
-        async with self._session.put(url, data=envelope, **how) as answer:
+        how["headers"] = {**how.get("headers", {}), "Content-Length": str(len(envelope))}
+        async with self._session.put(url, data=_pieces(envelope, is_sent), **how) as answer:
             await _check(answer, 204)
             self._answered(server.name)
 
-    async def _get(self, server: Member, name: str, wait: float = LONG_POLL) -> tuple[bytes, str] | None:
-        """Return the next envelope and its place; say which was the last that has been kept here."""
-        done = self._done.get(server, ("", ""))[1]
-        url = URL(f"{server.address}/v1/mail/{name}").with_query(done=done, wait=f"{wait:g}")
+    async def _get(
+        self, server: Member, progress: _Progress, wait: float = LONG_POLL
+    ) -> tuple[bytes, str] | None:
+        """Return the next envelope and its place; say which have been kept here, and which are being."""
+        done = sorted(progress.done)
+        query = {"done": ",".join(done), "has": ",".join(progress.keeping), "wait": f"{wait:g}"}
+        url = URL(f"{server.address}/v1/mail/{progress.name}").with_query(query)
         timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT, sock_read=LONG_POLL + _MARGIN)
         how = self._dialing.to(self._study, server, "GET", url)
         async with self._session.get(url, timeout=timeout, **how) as answer:
             await _check(answer, 200, 204)
             self._answered(server.name)
             self._compare_clocks(server, answer.headers.get("Date"))
-            if self._done.get(server, ("", ""))[1] == done:
-                self._done.pop(server, None)
+            progress.done.difference_update(done)
             if answer.status == 204:
                 return None
             limit = self._study.limits.message_bytes + OVERHEAD
@@ -174,6 +220,13 @@ class Client:
                 if failed:
                     self._log.say(f"messages pass to and from {server.name} again")
                 return result
+
+
+async def _pieces(envelope: bytes, is_sent: asyncio.Event) -> AsyncIterator[bytes]:
+    """Yield an envelope in pieces; note when all of it is on its way."""
+    for start in range(0, len(envelope), _PIECE):
+        yield envelope[start : start + _PIECE]
+    is_sent.set()
 
 
 def clocks_apart(date: str | None) -> float:

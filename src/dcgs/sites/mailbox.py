@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, final
@@ -207,12 +207,12 @@ class Mailbox:
             row = self._outgoing.execute(query, place).fetchone()
         return None if row is None else row[0]
 
-    def next_for(self, hop: str) -> Pending | None:
-        """Return the first envelope for a neighbor that it has not acknowledged."""
+    def next_for(self, hop: str, skip: Collection[int] = ()) -> Pending | None:
+        """Return the first envelope for a neighbor that it has not acknowledged, but for some."""
         query = "select id, envelope from outgoing join envelopes using (id) where hop = ? and pending "
-        query += "order by id limit 1"
+        query += f"and id not in ({', '.join('?' * len(skip))}) order by id limit 1"
         with self._locks[1], _as_os_error():
-            row = self._outgoing.execute(query, (hop,)).fetchone()
+            row = self._outgoing.execute(query, (hop, *skip)).fetchone()
         return None if row is None else Pending(*row)
 
     def delivered(self, hop: str, id: int) -> None:

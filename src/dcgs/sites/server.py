@@ -2,7 +2,8 @@
 
 Every connection must have a certificate of the study before a byte of HTTP is read. Sizes and times are
 bounded before memory is spent. ``PUT /v1/mail/HOP`` brings an envelope for a site; ``GET /v1/mail/HOP``
-waits for the next envelope for the site that asks, and says by ``done`` which it has got.
+waits for the next envelope for the site that asks. It says by ``done`` which are on its disk, and by ``has``
+which are not yet; with ``wait=0`` it only says so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import errno
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +37,7 @@ STUDY, PLACE, VERSION = "Dcgs-Study", "Dcgs-Place", "Dcgs-Version"
 RELEASE = version("dcgs")
 _HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
 _MOST_HANDSHAKES = 128
-_MOST_CONNECTIONS = 64
+_MOST_CONNECTIONS, _MOST_PLACES = 64, 16
 _MOST_BODIES = 4
 """Envelopes of one site that are read at a time."""
 _LISTENING = {
@@ -53,8 +54,8 @@ class MailHandler(Protocol):
     async def accept(self, caller: str, hop: str, envelope: bytes) -> None:
         """Keep an envelope, and return when it is on disk; raise an EnvelopeError to refuse it."""
 
-    async def next_for(self, caller: str, seconds: float) -> Pending | None:
-        """Return the next envelope for a neighbor, None if none comes in this time."""
+    async def next_for(self, caller: str, seconds: float, skip: Collection[int]) -> Pending | None:
+        """Return the next envelope for a neighbor but for some, None if none comes in this time."""
 
     async def delivered(self, caller: str, id: int) -> None:
         """Record that a neighbor has an envelope."""
@@ -311,11 +312,11 @@ class Server:
         return body
 
     async def _give(self, request: web.BaseRequest, caller: str) -> web.Response:
-        done = request.query.get("done", "")
-        if done.isdecimal() and len(done) < 19:
-            await self._handler.delivered(caller, int(done))
-        wait = 0.0 if request.query.get("wait") == "0" else LONG_POLL
-        pending = await self._handler.next_for(caller, wait)
+        for place in _places(request.query.get("done", "")):
+            await self._handler.delivered(caller, place)
+        if request.query.get("wait") == "0":
+            return web.Response(status=204)
+        pending = await self._handler.next_for(caller, LONG_POLL, _places(request.query.get("has", "")))
         if pending is None:
             return web.Response(status=204)
         return web.Response(body=pending.envelope, headers={PLACE: str(pending.id)})
@@ -355,6 +356,11 @@ class _Door(asyncio.Protocol):
         connection = cast(asyncio.Transport, transport)
         connection.pause_reading()
         self._admit(connection)
+
+
+def _places(text: str) -> list[int]:
+    """Return numbers of envelopes, which are separated by commas; those of no envelope are left out."""
+    return [int(word) for word in text.split(",")[:_MOST_PLACES] if word.isdecimal() and len(word) < 19]
 
 
 def _reason(error: Exception) -> str:

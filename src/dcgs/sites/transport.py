@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -151,9 +151,9 @@ class SiteMail:
         if self.hop_to(header.receiver) == caller or header.sender == self._sealer.rank:
             raise EnvelopeError(f"an envelope for {names[header.receiver]} does not come this way.")
 
-    async def next_for(self, caller: str, seconds: float) -> Pending | None:
+    async def next_for(self, caller: str, seconds: float, skip: Collection[int]) -> Pending | None:
         self.hear(caller)
-        return await self.waiting.within(caller, seconds)
+        return await self.waiting.within(caller, seconds, skip)
 
     async def delivered(self, caller: str, id: int) -> None:
         await asyncio.to_thread(self._mailbox.delivered, caller, id)
