@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, final
@@ -33,6 +33,7 @@ create table if not exists envelopes (id integer primary key, envelope blob not 
 create index if not exists undelivered on outgoing (hop, id) where pending;
 """
 RECEIVED = "received.db"
+_UNWRITTEN = "delete from outgoing where (pending or digest != x'') and id not in (select id from envelopes)"
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
 repeated."""
@@ -84,9 +85,15 @@ class Mailbox:
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
         self._in_memory = 0
+        self._fresh: dict[int, tuple[str, bytes]] = {}
         self._untaken: dict[tuple[int, int, int], int] = {}
         self._untaken_of: dict[int, int] = defaultdict(int)
         self._taken: dict[tuple[int, int], int] = {}
+
+    def recover(self) -> None:
+        """Forget envelopes that a kill kept from being written, before a run goes on: it makes them again."""
+        with self._locks[1], _transaction(self._outgoing):
+            self._outgoing.execute(_UNWRITTEN)
 
     def keep(self, header: EnvelopeHeader, message: bytes) -> bool:
         """Keep a message for this site, and return when it is on disk: True if it is new.
@@ -173,8 +180,11 @@ class Mailbox:
             self._arrived.notify_all()
 
     def add(self, items: Iterable[Outgoing], of_others: bool = False) -> None:
-        """Keep envelopes to be sent; those of others are limited, and on disk when this returns."""
-        items = list(items)
+        """Keep envelopes to be sent; those of others are limited, and on disk when this returns.
+
+        One of this site's own is on its way while it is written.
+        """
+        items, fresh = list(items), dict[int, tuple[str, bytes]]()
         with self._locks[1], _transaction(self._outgoing, "full" if of_others else "normal"):
             if of_others:
                 self._check_capacity(sum(len(item.envelope) for item in items))
@@ -188,8 +198,27 @@ class Mailbox:
                 row = self._outgoing.execute(insert, (hop, *place, known, len(envelope))).fetchone()
                 if row is not None:
                     self._bytes_sent += len(envelope)
-                    self._outgoing.execute("insert or replace into envelopes values (?, ?)", (*row, envelope))
+                    fresh[row[0]] = hop, envelope
+            if of_others:
+                self._write_envelopes(fresh)
+        with self._arrived:
+            self._fresh |= {} if of_others else fresh
         self.on_outgoing({item.hop for item in items})
+        if not of_others:
+            self._write_fresh()
+
+    def _write_fresh(self) -> None:
+        """Write the envelopes that are on their way; those that do not fit on the disk stay in memory."""
+        with self._locks[1], _transaction(self._outgoing, "normal"):
+            written = dict(self._fresh)
+            self._write_envelopes(written)
+        with self._arrived:
+            for id in written:
+                self._fresh.pop(id, None)
+
+    def _write_envelopes(self, envelopes: Mapping[int, tuple[str, bytes]]) -> None:
+        rows = [(id, envelope) for id, (_, envelope) in envelopes.items()]
+        self._outgoing.executemany("insert or replace into envelopes values (?, ?)", rows)
 
     def _check_capacity(self, more: int) -> None:
         query = "select coalesce(sum(size), 0) from outgoing where pending"
@@ -209,6 +238,10 @@ class Mailbox:
 
     def next_for(self, hop: str, skip: Collection[int] = ()) -> Pending | None:
         """Return the first envelope for a neighbor that it has not acknowledged, but for some."""
+        with self._arrived:
+            for id, (to, envelope) in self._fresh.items():
+                if to == hop and id not in skip:
+                    return Pending(id, envelope)
         query = "select id, envelope from outgoing join envelopes using (id) where hop = ? and pending "
         query += f"and id not in ({', '.join('?' * len(skip))}) order by id limit 1"
         with self._locks[1], _as_os_error():

@@ -160,6 +160,7 @@ class Site:
         with alone(self.state):
             mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
             self._check_inputs(mailbox)
+            mailbox.recover()
             sealer = Sealer(self.study, self.study.rank(self.config.name), self.keys.agreement)
             transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
             try:
