@@ -33,6 +33,8 @@ create table if not exists envelopes (id integer primary key, envelope blob not 
 create index if not exists undelivered on outgoing (hop, id) where pending;
 """
 RECEIVED = "received.db"
+_NEXT = "(select max(id) + 1 from outgoing)"
+"""An envelope that is sent again gets another number: the one before may just be acknowledged."""
 _UNWRITTEN = "delete from outgoing where (pending or digest != x'') and id not in (select id from envelopes)"
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
@@ -190,8 +192,8 @@ class Mailbox:
                 self._check_capacity(sum(len(item.envelope) for item in items))
             insert = (
                 "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending) "
-                "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1 where not pending "
-                "returning id"
+                "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1, "
+                f"id = {_NEXT} where not pending returning id"
             )
             for hop, header, envelope, known in items:
                 place = header.sender, header.receiver, header.tag, header.sequence
@@ -264,9 +266,13 @@ class Mailbox:
         place = header.sender, header.receiver, header.tag, header.sequence
         where = "sender = ? and receiver = ? and tag = ? and sequence = ? and not pending"
         with self._locks[1], _transaction(self._outgoing, "normal"):
-            query = f"update outgoing set pending = 1 where {where} returning hop"
-            hops = {hop for (hop,) in self._outgoing.execute(query, place).fetchall()}
-        self.on_outgoing(hops)
+            found = self._outgoing.execute(f"select id, hop from outgoing where {where}", place).fetchall()
+            found = [(id, hop) for id, hop in found if id not in self._fresh]
+            for id, _ in found:
+                query = f"update outgoing set pending = 1, id = {_NEXT} where id = ? returning id"
+                (new,) = self._outgoing.execute(query, (id,)).fetchone()
+                self._outgoing.execute("update envelopes set id = ? where id = ?", (new, id))
+        self.on_outgoing({hop for _, hop in found})
 
     def waiting(self) -> dict[str, int]:
         """Return how many envelopes each neighbor has not acknowledged."""
