@@ -267,11 +267,13 @@ class Mailbox:
         where = "sender = ? and receiver = ? and tag = ? and sequence = ? and not pending"
         with self._locks[1], _transaction(self._outgoing, "normal"):
             found = self._outgoing.execute(f"select id, hop from outgoing where {where}", place).fetchall()
-            found = [(id, hop) for id, hop in found if id not in self._fresh]
             for id, _ in found:
                 query = f"update outgoing set pending = 1, id = {_NEXT} where id = ? returning id"
                 (new,) = self._outgoing.execute(query, (id,)).fetchone()
                 self._outgoing.execute("update envelopes set id = ? where id = ?", (new, id))
+                with self._arrived:
+                    if id in self._fresh:
+                        self._fresh[new] = self._fresh.pop(id)
         self.on_outgoing({hop for _, hop in found})
 
     def waiting(self) -> dict[str, int]:
