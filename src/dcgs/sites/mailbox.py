@@ -35,6 +35,7 @@ create index if not exists undelivered on outgoing (hop, id) where pending;
 RECEIVED = "received.db"
 _NEXT = "(select max(id) + 1 from outgoing)"
 """An envelope that is sent again gets another number: the one before may just be acknowledged."""
+_REQUEST = "or digest = x''"  # which may have been read, and not yet acknowledged
 _UNWRITTEN = "delete from outgoing where (pending or digest != x'') and id not in (select id from envelopes)"
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
@@ -193,7 +194,7 @@ class Mailbox:
             insert = (
                 "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending) "
                 "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1, "
-                f"id = {_NEXT} where not pending returning id"
+                f"id = {_NEXT} where not pending {'' if of_others else _REQUEST} returning id"
             )
             for hop, header, envelope, known in items:
                 place = header.sender, header.receiver, header.tag, header.sequence
