@@ -285,10 +285,18 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
         return MASKED
     if kinds == {np.uint8}:
         return TEXTS
-    lengths = {array.size for array in arrays if array.size > 1}
-    if size > 1 and lengths & {size * size, size * (size + 1) // 2}:
+    # Values of several agents that are flooded have a row each.
+    lengths = {length for array in arrays for length in (array.size, *array.shape[-1:]) if length > 1}
+    if size > 1 and any(_is_hessian(length, size) for length in lengths):
         return HESSIANS
     return VECTORS if size and any(length >= size for length in lengths) else NUMBERS
+
+
+def _is_hessian(length: int, size: int) -> bool:
+    """Return True if a Hessian, or a triangle of it, or one of several equal pieces has so many entries."""
+    wholes = (size * size, size * (size + 1) // 2)
+    pieces = [whole / max(1, round(whole / length)) for whole in wholes if length > size]
+    return length in wholes or any(length in (math.floor(piece), math.ceil(piece)) for piece in pieces)
 
 
 def _hash(line: bytes) -> str:
