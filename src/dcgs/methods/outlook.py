@@ -320,7 +320,7 @@ class Outlook:
     def _may_flood(self, view: View) -> bool:
         """Return True if flooding of shares saves rounds, whose messages have many more numbers."""
         saved = 2 * view.agent.tree.height - view.agent.tree.diameter
-        return view.agent.reliable and self._flood(view) <= _WORTH * saved * self._message
+        return view.agent.reliable and saved > 0 and self._flood(view) <= _WORTH * saved * self._message
 
     def _share(self, view: View) -> float:
         """Return the share of certificates, with another one, in all that is sent until they are known."""
