@@ -164,7 +164,7 @@ def test_files_beyond_the_agents_are_refused_also_where_there_is_no_first_file(
 def test_the_same_file_at_two_sites_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     sites(PLAIN, PLAIN.replace("4,4,4", "4,5,4"), PLAIN)
     run(f"{FIT} --no-report --out m")
-    note = "agents 0 and 2 have the same file, by its checksum: its rows count 2 times."
+    note = "agents 0 and 2 have the same file, by its content: its rows count 2 times."
     assert f"note: {note}" in printed(capsys)
     assert note in summary()["data_notes"]
 

@@ -270,8 +270,8 @@ def test_a_measured_fit_cannot_be_masked(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize("kind", planted.PATIENTS)
 def test_planted_patients_are_found_in_the_open_and_not_by_default(kind: str, tmp_path: Path) -> None:
     """``python tests/planted.py 200`` has 200 of them, and ratings."""
-    assert planted.patient(tmp_path, kind, 1000, planted.OPEN)[:2] == (True, False)
-    assert planted.patient(tmp_path, kind, 1000, planted.DEFAULT)[:2] == (False, kind == "one row")
+    assert planted.patient(tmp_path, kind, 1, planted.OPEN)[:2] == (True, False)
+    assert planted.patient(tmp_path, kind, 1, planted.DEFAULT)[:2] == (False, kind == "one row")
 
 
 @pytest.mark.parametrize(("kind", "count"), [("a shop of 20", 20), ("items of one rater", 4)])

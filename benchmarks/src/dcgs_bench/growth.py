@@ -39,7 +39,7 @@ class GrowthCase:
 _MANY_AGENTS = GrowthCase(features=100, rows=20, nonzeros=100, gap=1e-2)
 _MANY_ROWS = GrowthCase(features=100, nonzeros=100)
 SERIES: dict[str, tuple[GrowthCase, tuple[int, ...]]] = {
-    "agents": (_MANY_AGENTS, (10, 30, 100, 300, 1000, 3000)),
+    "agents": (_MANY_AGENTS, (10, 30, 100, 300, 1000, 3000, 10_000)),
     "features": (GrowthCase(), (1000, 10_000, 100_000, 1_000_000)),
     "rows": (_MANY_ROWS, (100, 1000, 10_000, 30_000)),
     "nonzeros": (GrowthCase(), (10, 30, 100, 300)),

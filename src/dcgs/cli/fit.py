@@ -104,7 +104,9 @@ def _fit_private(
 
     with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
         runtime = with_ledger(runtime, ledger)
-        found = fit_private_files(config, options, runtime, Watch(note, named=ledger.named))
+        found = fit_private_files(
+            config, options, runtime, Watch(note, named=ledger.named, note_here=_noting(console))
+        )
         found = replace(found, ledger=_of_all(ledger, group))
         summary = describe_private(found, shlex.join(["dcgs", *args.typed]))
         output.write(private_models(found, summary), summary if writes_summary else None)

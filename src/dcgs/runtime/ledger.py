@@ -5,8 +5,8 @@ its arrays, whether they were masked, and the SHA-256 of their bytes. ``before``
 also across fits: a line that is changed, removed or put in between breaks the chain. Who rewrites the whole
 file is not noticed, unless the last hash is kept elsewhere.
 
-It has what agents send each other. What processes agree on beside it, such as options, checksums of files and
-the smoothness of losses, is not in it.
+It has what agents send each other. What processes agree on beside it, such as options, names of files and the
+smoothness of losses, is not in it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ from dcgs.state import from_plain
 FILES = "ledger-*.jsonl"
 _FORMAT = 1
 _START = "0" * 64
-TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS = (
+TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS, FLAGS, KEYS = (
     "texts",
     "masked words",
     "Hessians",
     "vectors of the size of the model",
     "numbers",
+    "flags",
+    "public keys of the masks",
 )
+_KEY_BYTES = 32
 
 
 @final
@@ -129,12 +132,13 @@ class Ledger:
         digest = sha256()
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
+        form = _form(arrays, self._size)
         self._pending = {
             "round": round,
             "from": sender,
             "to": [receiver],
-            "sum": self._sum,
-            "form": _form(arrays, self._size),
+            "sum": KEYS if form == KEYS else self._sum,
+            "form": form,
             "masked": any(array.dtype == np.uint64 for array in arrays),
             "shapes": [list(array.shape) for array in arrays],
             "bytes": sum(array.nbytes for array in arrays),
@@ -257,7 +261,11 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
     if np.uint64 in kinds:
         return MASKED
     if kinds == {np.uint8}:
-        return TEXTS
+        if len(arrays) == 1 and arrays[0].ndim == 2 and arrays[0].shape[1] >= _KEY_BYTES:
+            return KEYS
+        return FLAGS if all(array.max(initial=0) <= 1 for array in arrays) else TEXTS
+    if any(array.dtype == np.uint8 and array.ndim == 2 and array.size for array in arrays):
+        return TEXTS  # and how many people have them
     # Values of several agents that are flooded have a row each.
     lengths = {length for array in arrays for length in (array.size, *array.shape[-1:]) if length > 1}
     if size > 1 and any(_is_hessian(length, size) for length in lengths):
