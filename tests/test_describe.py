@@ -102,6 +102,15 @@ def test_a_mean_that_few_people_dominate_is_not_sent() -> None:
     assert facts.mean is facts.deviation is None
 
 
+def test_a_mean_that_one_site_alone_sends_is_that_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first site sends none, since few of its values differ."""
+    dose: dict[int, list[int]] = {0: [0] * 37 + [1, 2, 3], 1: list(range(40))}
+    for i, numbers in dose.items():
+        Path(f"s-{i}.csv").write_text("dose,y\n" + "".join(f"{x},{k}\n" for k, x in enumerate(numbers)))
+    text = described("--data s-{agent}.csv", capsys)
+    assert "│ dose │ 19.5 ± 11.5 │ – │ 19.5 ± 11.5 │" in text
+
+
 def test_of_a_site_with_few_rows_nothing_but_its_name_is_sent() -> None:
     column = Column(np.arange(9.0))
     table = Table(Path("s.csv"), (column,), None, ("age",), None, None, np.arange(9))

@@ -159,7 +159,7 @@ def test_four_hospitals_with_masks_and_floors_take_at_most_48_rounds_beside_the_
     radius: str, most: int
 ) -> None:
     """On the complete graph, the default, most masked sums take one round; all took two or more before."""
-    write_patients(Path(), rows=60)
+    write_patients(Path())
     run(f"{FOUR.replace(' --open', '')} --radius {radius} --no-report --out m")
     assert summary()["sums"] == "masked"
     assert sum(item["rounds"] for item in summary()["sent"]) <= most

@@ -286,12 +286,13 @@ def _parts(sums: TableSums) -> tuple[Any, ...]:
 
 def _mean(cells: Sequence[tuple[SiteTable, ColumnFacts]]) -> str:
     """Return mean and deviation over those sites that send theirs."""
-    sent = [_sums(site, cell) for site, cell in cells if cell.mean is not None]
-    if not sent:
+    told = [(site, cell) for site, cell in cells if cell.mean is not None]
+    if not told:
         return "–"
+    sent = [_sums(site, cell) for site, cell in told]
     total, there, squares = (float(sum(getattr(sums, name)[0] for sums in sent)) for name in _NAMES)
     mean = total / there
-    deviation = np.sqrt(max(squares / there - mean**2, 0.0)) if len(sent) > 1 else cells[0][1].deviation
+    deviation = np.sqrt(max(squares / there - mean**2, 0.0)) if len(sent) > 1 else told[0][1].deviation
     return f"{mean:.4g} ± {deviation:.3g}"
 
 

@@ -64,6 +64,11 @@ class Statistics:
         """What standardization divides by: the deviation, and 1 for a constant column."""
         return np.where(self.deviation > 0.0, self.deviation, 1.0)
 
+    def without(self, columns: NDArray[np.bool_]) -> Statistics:
+        """Return the statistics of the same rows with 0 in some columns."""
+        mean, deviation = (np.where(columns, 0.0, array) for array in (self.mean, self.deviation))
+        return replace(self, mean=mean, deviation=deviation)
+
 
 @final
 @dataclass(frozen=True)
@@ -212,12 +217,17 @@ def designs(models: Sequence[Mapping[int, Rows]], network: Reductions, spec: Des
     return made
 
 
-def design_steps(models: Sequence[Mapping[int, Rows]], spec: DesignSpec) -> Steps[list[Design]]:
-    """Find the designs of models of the same columns: statistics, and what a free intercept needs."""
+def design_steps(
+    models: Sequence[Mapping[int, Rows]], spec: DesignSpec, known: Statistics | None = None
+) -> Steps[list[Design]]:
+    """Find the designs of models of the same columns: statistics, and what a free intercept needs.
+
+    ``known`` are the statistics, if sites know them.
+    """
     is_free = spec.intercept and not spec.eliminates
     of_classes = is_free and spec.loss is LogisticLoss
     programs = [class_sums(rows) for rows in models] if of_classes else []
-    of_all, *positives = yield from side_by_side(statistics(models[0]), *programs)
+    of_all, *positives = yield from side_by_side(statistics(models[0], known), *programs)
     made = Design(spec, of_all)
     if of_classes:
         return [
@@ -232,8 +242,8 @@ def design_steps(models: Sequence[Mapping[int, Rows]], spec: DesignSpec) -> Step
     return [made] * len(models)
 
 
-def statistics(rows: Mapping[int, Rows]) -> Steps[Statistics]:
-    """Find the statistics of all rows of all sites, by two sums.
+def statistics(rows: Mapping[int, Rows], known: Statistics | None = None) -> Steps[Statistics]:
+    """Find the statistics of all rows of all sites, by two sums; return those that are ``known``, if any.
 
     The first adds up counts and values. The second adds up squared differences from the mean, so that no
     accuracy is lost where a deviation is small beside a mean. Sparse data are not filled in.
@@ -244,6 +254,8 @@ def statistics(rows: Mapping[int, Rows]) -> Steps[Statistics]:
     >>> found.rows, found.mean, found.deviation.round(3), found.target_mean
     (4, array([4.]), array([2.236]), 1.0)
     """
+    if known is not None:
+        return known
     first = {i: _sums(local) for i, local in rows.items()}
     counts, sums = yield Request("counts, and sums of columns and targets", first)
     weight = float(counts[1])

@@ -25,7 +25,7 @@ from dcgs.learn.linear.classes import (
     stacked,
     weighted,
 )
-from dcgs.learn.linear.design import Design, DesignSpec, LinearModel, design_steps
+from dcgs.learn.linear.design import Design, DesignSpec, LinearModel, Statistics, design_steps
 from dcgs.learn.linear.floors import FoldCells, held_out_above, without_dominated, without_hessians
 from dcgs.learn.radius.folds import HoldOut, Split, fold_of
 from dcgs.learn.radius.path import path_steps
@@ -224,13 +224,17 @@ def agree_on_rows(sites: Sites[Rows], labels: Mapping[int, Sequence[Any]], spec:
 @final
 @dataclass(frozen=True, eq=False)
 class RowsProblem:
-    """The problem of each model: one, or with more than two classes one for each, whose label it has."""
+    """The problem of each model: one, or with more than two classes one for each, whose label it has.
+
+    ``cells`` are what people of folds are counted by, if that is known.
+    """
 
     labels: tuple[str, ...]
     parts: tuple[Mapping[int, Rows], ...]
     designs: tuple[Design, ...]
     classes: tuple[Label, ...]
     notes: tuple[str, ...] = ()
+    cells: FoldCells | None = None
 
 
 def fit_models(rows: Mapping[int, Rows], schema: Schema, network: Reductions, spec: RowsSpec) -> RowsFit:
@@ -255,17 +259,25 @@ def rows_problem(
 
     With floors, columns are 0 that few people dominate.
     """
-    notes: list[str] = []
-    if spec.floors is not None:
-        ((rows, notes),) = network.run(without_dominated(rows, spec.floors))
+    known, notes, floors = None, list[str](), spec.floors
+    if floors is not None:
+        ((rows, found, notes),) = network.run(without_dominated(rows, floors))
+        if not classes:
+            known = found
+        elif len(classes) == 2 and spec.class_weight is None:  # targets are 0 and 1 there, and −1 and 1 here
+            known = replace(found, target_mean=2.0 * found.target_mean - 1.0)
     parts, labels = [dict(rows)], [""]
     if classes:
         parts = list(against_rest(_weighted(rows, classes, network, spec.class_weight), len(classes)))
         labels = [""] if len(parts) == 1 else [label_text(label) for label in classes]
-    programs: list[Steps[Any]] = [design_steps(parts, spec.design), *beside]
+    programs: list[Steps[Any]] = [design_steps(parts, spec.design, known), *beside]
+    if floors is not None and known is not None and spec.finds_radius:
+        programs.append(_fold_cells(parts, known, floors, bool(classes)))
     made, *answers = network.run(*programs)
+    cells = answers.pop() if len(answers) > len(beside) else None
     spec.check(made[0].features)
-    return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes), tuple(notes)), answers
+    problem = RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes), tuple(notes), cells)
+    return problem, answers
 
 
 @blas_threads(1)
@@ -295,11 +307,21 @@ def _folds_above(
     problem: RowsProblem, how: HoldOut, floors: Floors, of_classes: bool
 ) -> Steps[tuple[HoldOut, list[str]]]:
     """Find which rows are held out with floors, the same ones for all classes."""
-    several = len(problem.parts) > 1
-    rows = of_all_classes(problem.parts) if several else problem.parts[0]
-    labels = tuple(map(float, range(len(problem.parts)))) if several else (-1.0, 1.0) if of_classes else ()
-    cells = yield from FoldCells.of(rows, problem.designs[0].statistics, labels, floors)
+    cells = problem.cells
+    if cells is None:
+        statistics = problem.designs[0].statistics
+        cells = yield from _fold_cells(problem.parts, statistics, floors, of_classes)
     return (yield from held_out_above(cells, how))
+
+
+def _fold_cells(
+    parts: Sequence[Mapping[int, Rows]], statistics: Statistics, floors: Floors, of_classes: bool
+) -> Steps[FoldCells]:
+    """Find what people of folds are counted by."""
+    several = len(parts) > 1
+    rows = of_all_classes(parts) if several else parts[0]
+    labels = tuple(map(float, range(len(parts)))) if several else (-1.0, 1.0) if of_classes else ()
+    return FoldCells.of(rows, statistics, labels, floors)
 
 
 def _fit(

@@ -30,8 +30,10 @@ _REACH, _PARTS = 9.0, 5
 _PASSES = 6
 
 
-def without_dominated(rows: Mapping[int, Rows], floors: Floors) -> Steps[tuple[dict[int, Rows], list[str]]]:
-    """Return the rows with 0 in columns that few people dominate, and a note on these.
+def without_dominated(
+    rows: Mapping[int, Rows], floors: Floors
+) -> Steps[tuple[dict[int, Rows], Statistics, list[str]]]:
+    """Return the rows with 0 in columns that few people dominate, their statistics, and a note on these.
 
     The squared differences of a column from its mean are shared by as many people as (Σ cₚ)² / Σ cₚ², with cₚ
     the part of one person. A sum of products with a column that one person dominates is that person's row.
@@ -50,7 +52,7 @@ def without_dominated(rows: Mapping[int, Rows], floors: Floors) -> Steps[tuple[d
     names = next(iter(rows.values())).columns
     left_out = [str(k + 1) if names is None else names[k] for k in np.flatnonzero(dominated)]
     notes = left_out_note(left_out, floors)
-    return {i: local.without(dominated) for i, local in rows.items()}, notes
+    return {i: local.without(dominated) for i, local in rows.items()}, found.without(dominated), notes
 
 
 def _check_rows(found: Statistics, features: int) -> None:
