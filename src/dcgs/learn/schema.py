@@ -203,8 +203,8 @@ def agree(
     """Return what all sites agree on, by one union over the network; with floors also by counts of people.
 
     >>> import networkx as nx
-    >>> own = {i: SiteSchema(f"site {i}", rows=5, width=2, labels=('"no"', '"yes"')) for i in range(3)}
-    >>> agree(Reductions(nx.path_graph(3)), own, MergeRules()).labels
+    >>> schemas = {i: SiteSchema(f"site {i}", rows=5, width=2, labels=('"no"', '"yes"')) for i in range(3)}
+    >>> agree(Reductions(nx.path_graph(3)), schemas, MergeRules()).labels
     ('no', 'yes')
     """
     (schema,) = network.run(agree_steps(schemas, rules, cells, rare))

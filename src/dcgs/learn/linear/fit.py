@@ -185,7 +185,7 @@ def fit_rows(sites: Sites[Rows], spec: RowsSpec) -> RowsFit:
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> A = rng.standard_normal((3, 40, 4))
-    >>> sites = Sites.of([Rows(own, own @ [2.0, 0.0, 0.0, -1.0] + 5.0) for own in A])
+    >>> sites = Sites.of([Rows(a, a @ [2.0, 0.0, 0.0, -1.0] + 5.0) for a in A])
     >>> fit = fit_rows(sites, RowsSpec(radius=4.0))
     >>> fit.model.coef.round(2) + 0.0, round(fit.model.intercept, 2), str(fit.fitted[0].result.status)
     (array([ 2.,  0.,  0., -1.]), 5.0, 'the agents agreed that the gap they certified reached its target.')
@@ -372,8 +372,8 @@ def _handed_over(
     network: Reductions,
 ) -> tuple[Point, float]:
     """Return the mean of the models that sites have, or ``start``; and how much less its loss is."""
-    own = [0.0, *np.zeros(X.shape[0])] if model is None else [1.0, *design.point(model)]
-    (total,) = network.sum("models of the run before", {i: [own] for i in objectives})
+    counted = [0.0, *np.zeros(X.shape[0])] if model is None else [1.0, *design.point(model)]
+    (total,) = network.sum("models of the run before", {i: [counted] for i in objectives})
     if total[0] < 1.0:
         return start, 0.0
     mean = total[1:] / total[0]

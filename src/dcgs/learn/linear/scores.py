@@ -57,8 +57,8 @@ def probabilities(scores: Numbers) -> Numbers:
 def class_scores(scores: Numbers, signs: Numbers, share: float) -> dict[str, Comparison]:
     """Return accuracy, AUC and log loss; ``share`` is the share of +1 that a constant prediction knows.
 
-    >>> found = class_scores(np.array([-1.0, 2.0, 0.5, -3.0]), np.array([-1.0, 1.0, -1.0, -1.0]), 0.25)
-    >>> {name: round(each.model, 3) for name, each in found.items()}
+    >>> scores_of = class_scores(np.array([-1.0, 2.0, 0.5, -3.0]), np.array([-1.0, 1.0, -1.0, -1.0]), 0.25)
+    >>> {name: round(score.model, 3) for name, score in scores_of.items()}
     {'accuracy': 0.75, 'AUC': 1.0, 'log loss': 0.366}
     """
     majority = 1.0 if share > 0.5 else -1.0
@@ -80,8 +80,8 @@ def several_class_scores(scores: Numbers, codes: Numbers, shares: Sequence[float
     prediction knows. The AUC is the mean of those of each class against all others.
 
     >>> scores = np.array([[2.0, -1.0, -3.0], [-1.0, 1.0, -2.0], [-2.0, 1.0, 0.5], [-3.0, -2.0, 2.0]])
-    >>> found = several_class_scores(scores, np.array([0.0, 1.0, 2.0, 2.0]), (0.25, 0.25, 0.5))
-    >>> {name: round(each.model, 3) for name, each in found.items()}
+    >>> scores_of = several_class_scores(scores, np.array([0.0, 1.0, 2.0, 2.0]), (0.25, 0.25, 0.5))
+    >>> {name: round(score.model, 3) for name, score in scores_of.items()}
     {'accuracy': 0.75, 'AUC': 1.0, 'log loss': 0.442}
     """
     places = codes.astype(np.intp)
@@ -106,8 +106,8 @@ def mean_area(areas: Sequence[float]) -> float:
 def number_scores(scores: Numbers, targets: Numbers, mean: float) -> dict[str, Comparison]:
     """Return the root mean square error, the mean absolute error and R²; ``mean`` is the constant prediction.
 
-    >>> found = number_scores(np.array([1.0, 2.0]), np.array([1.0, 3.0]), 2.0)
-    >>> {name: round(each.model, 3) for name, each in found.items()}
+    >>> scores_of = number_scores(np.array([1.0, 2.0]), np.array([1.0, 3.0]), 2.0)
+    >>> {name: round(score.model, 3) for name, score in scores_of.items()}
     {'RMSE': 0.707, 'mean absolute error': 0.5, 'R²': 0.5}
     """
     error, constant = scores - targets, mean - targets
