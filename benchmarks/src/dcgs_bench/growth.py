@@ -113,8 +113,7 @@ def run_case(case: GrowthCase, limit: float, seed: int, about: Mapping[str, Any]
 def growth_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
     """Return the costs at each size."""
     columns = {"size": "{size:,} {grows}", "ended": "{ended}", "rounds": "{rounds:,}"}
-    columns["seconds"] = "{seconds:.1f}"
-    columns |= {"slowest agent, s": "{slowest:.2f}", "bytes, busiest agent": "{bytes:,}"}
-    columns["memory, MB"] = "{memory:,.0f}"
+    columns |= {"seconds": "{seconds:.1f}", "slowest agent, s": "{slowest:.2f}"}
+    columns |= {"bytes, busiest agent": "{bytes:,}", "memory, MB": "{memory:,.0f}"}
     ended = [{**row, "ended": "certified" if row["certified"] else row["status"]} for row in rows]
     return TextTable.formatted("FastDCGS to a certified gap, as one quantity grows", columns, ended)
