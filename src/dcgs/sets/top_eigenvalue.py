@@ -6,6 +6,7 @@ it may fail, if random vectors have nearly no component along the top eigenvecto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -26,7 +27,7 @@ MOST_STEPS = 40
 DENSE_SIDE = 2048
 """The largest side of an operator that is formed as a matrix."""
 # Random vectors in the first block, and the most vectors of a block after the first.
-_RANDOM, _BLOCK = 16, 24
+_RANDOM, _BLOCK = 16, 48
 # The columns of an operator that are computed at once, and the most entries of a basis.
 _COLUMNS, _MOST_ENTRIES = 64, 1 << 24
 # Residuals below this share of the largest Ritz value are rounding error.
@@ -44,7 +45,8 @@ class TopEigenvalue:
     """The search for the largest eigenvalue λ₁ of a symmetric A: ``value`` ≤ λ₁ ≤ ``bound``.
 
     ``block`` are the vectors B of the next product A B. The bound holds with probability 1 − FAILURE.
-    ``disturbance`` bounds the length of the errors of products, beyond rounding.
+    ``disturbance`` bounds the length of the errors of products, beyond rounding; ``relative`` does as a multiple
+    of λ₁.
 
     Theorem. Let the columns of Ω be r independent Gaussian vectors that do not depend on A. Let Q be any
     orthonormal basis whose span contains them, T = QᵀAQ, and R = A Q − Q T. For λ above all eigenvalues of T
@@ -67,6 +69,7 @@ class TopEigenvalue:
     bound: float = np.inf
     steps: int = 0
     disturbance: float = 0.0
+    relative: float = 0.0
 
     @classmethod
     def start(cls, near: Matrix, rng: np.random.Generator) -> TopEigenvalue:
@@ -83,7 +86,9 @@ class TopEigenvalue:
         For there is a symmetric Δ with Δ Q = E up to the skew part of QᵀE, and ‖Δ‖ ≤ 2 ‖E‖.
         """
         rounding = len(self.basis) * EPS * max(abs(self.value), abs(self.bound))
-        return rounding + _SUMMED * self.disturbance
+        most = _SUMMED * self.relative  # λ₁ ≤ bound + disturbances + most · λ₁
+        of_products = _SUMMED * self.disturbance + most * max(0.0, self.bound)
+        return rounding + (of_products / (1.0 - most) if most < 1.0 else math.inf)
 
     @property
     def ended(self) -> bool:

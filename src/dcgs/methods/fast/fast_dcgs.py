@@ -22,6 +22,7 @@ from dcgs.link import SHORTEST_ROUND, Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
 from dcgs.methods.fast.completion import complete
+from dcgs.methods.fast.completion_home import HomeState, RowsAtHome, begins_at_home
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows
 from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
@@ -124,7 +125,7 @@ class FastDCGS(Method):
     rounds_per_iteration = 1
     certifies = True
     uses_sizes = True
-    State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
+    State = EdgesState | SumsState | SecondOrderState | HomeState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
         check_inner(self.inner, "oracle")
@@ -178,7 +179,8 @@ class FastDCGS(Method):
         link = None if self.link is None else Link.parse(self.link)
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
-            return complete(agent, OwnRows if agent.facts.separate_rows else SharedRows)
+            own = RowsAtHome if begins_at_home(agent) else OwnRows
+            return complete(agent, own if agent.facts.separate_rows else SharedRows)
         form: Form = "edges" if self.form == "auto" else self.form
         if self.form == "auto" and self.eta is None and agent.reliable:
             form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
