@@ -40,11 +40,12 @@ _MEMORY, _MOST_ENTRIES = 20, 1 << 26
 # A block E has int(rank // _SHARE) vectors and at least _LEAST; all of a share _GROWTH of it are taken: it grows.
 _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
 # The curvature of a direction that V and E do not have, as a share of μ; that of E is multiplied, see _Metric.
-_REST, _BLOCK, _FLATTEST = 0.5, 2.0, 0.02
+_REST, _BLOCK, _FLATTEST = 0.7, 2.0, 0.02
 # The gap that seems to be there must be below this share of the target; smaller ones than _SMALL, as shares of
 # the decrease, are left to the steps. It must fall by a tenth in _PATIENCE sums.
 _LIKELY, _SMALL, _PATIENCE = 0.9, 1e-4, 8
-_USED = 0.9
+# Vectors of the first block with singular values above this multiple of μ begin as columns of V.
+_USED = 1.0
 # Rows of equal length are solved together, as many as have so many entries.
 _TOGETHER = 1 << 21
 
