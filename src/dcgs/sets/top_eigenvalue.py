@@ -26,8 +26,9 @@ MOST_STEPS = 40
 """The largest number of products with a block."""
 DENSE_SIDE = 2048
 """The largest side of an operator that is formed as a matrix."""
-# Random vectors in the first block, and the most vectors of a block after the first.
-_RANDOM, _BLOCK = 16, 48
+# Random vectors in the first block, and the least number of vectors of a block after the first. It is half of
+# the vectors that are near the top eigenvectors, if that is more: with many of them, small blocks take more steps.
+_RANDOM, _BLOCK = 16, 24
 # The columns of an operator that are computed at once, and the most entries of a basis.
 _COLUMNS, _MOST_ENTRIES = 64, 1 << 24
 # Residuals below this share of the largest Ritz value are rounding error.
@@ -46,7 +47,7 @@ class TopEigenvalue:
 
     ``block`` are the vectors B of the next product A B. The bound holds with probability 1 − FAILURE.
     ``disturbance`` bounds the length of the errors of products, beyond rounding; ``relative`` does as a multiple
-    of λ₁.
+    of λ₁. ``near`` is the number of vectors that a search began with, without random ones.
 
     Theorem. Let the columns of Ω be r independent Gaussian vectors that do not depend on A. Let Q be any
     orthonormal basis whose span contains them, T = QᵀAQ, and R = A Q − Q T. For λ above all eigenvalues of T
@@ -70,6 +71,7 @@ class TopEigenvalue:
     steps: int = 0
     disturbance: float = 0.0
     relative: float = 0.0
+    near: int = 0
 
     @classmethod
     def start(cls, near: Matrix, rng: np.random.Generator) -> TopEigenvalue:
@@ -77,7 +79,7 @@ class TopEigenvalue:
         size = len(near)
         random = rng.standard_normal((size, _RANDOM))
         block = np.linalg.qr(np.hstack([near, random]))[0]
-        return cls(block, np.empty((size, 0)), np.empty((size, 0)), random)
+        return cls(block, np.empty((size, 0)), np.empty((size, 0)), random, near=near.shape[1])
 
     @property
     def noise(self) -> float:
@@ -94,7 +96,12 @@ class TopEigenvalue:
     def ended(self) -> bool:
         """True if the basis is complete, or as large as it may be."""
         size, count = self.basis.shape
-        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or (count + _BLOCK) * size > _MOST_ENTRIES
+        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or (count + self._most) * size > _MOST_ENTRIES
+
+    @property
+    def _most(self) -> int:
+        """The most vectors of a block after the first."""
+        return max(_BLOCK, self.near // 2)
 
     def add(self, image: Matrix, tolerance: float) -> None:
         """Use the product A B with the block; the bound is to be as close to the value as the tolerance."""
@@ -120,9 +127,9 @@ class TopEigenvalue:
             return self.block[:, :0]
         shift = max(tolerance, _LEAST * scale)
         weights = shift / (shift + values[-1] - values)
-        rest = np.hstack([residual @ (a * weights[:, None]), residual[:, -_BLOCK:]])
+        rest = np.hstack([residual @ (a * weights[:, None]), residual[:, -self._most :]])
         left, sizes, _ = np.linalg.svd(self._orthogonal(self._orthogonal(rest)), full_matrices=False)
-        left = left[:, sizes > _LEAST * scale][:, : min(_BLOCK, size - count)]
+        left = left[:, sizes > _LEAST * scale][:, : min(self._most, size - count)]
         return np.asarray(np.linalg.qr(self._orthogonal(left))[0])
 
     def _orthogonal(self, block: Matrix) -> Matrix:
