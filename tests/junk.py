@@ -407,6 +407,7 @@ PARAMETERS: dict[str, Parameter] = {
     "balance": Parameter("0.5", ABOVE_ZERO),
     "blas_threads": Parameter("1", whole(1)),
     "callback": Parameter("None", optional(function)),
+    "on_model": Parameter("None", optional(function)),
     "checkpoint": Parameter("None", optional(instance(dcgs.Checkpoint))),
     "cols": Parameter("[1, 0]", indices),
     "comm": Parameter("None", lambda value: value is None),
@@ -579,7 +580,7 @@ TOO_LARGE = {("ConvexHull", "points", "np.broadcast_to(1.0, (2**40, 1, 1))")}
 # What a callback raises is its own: a class is one that is called, and raises.
 CALLED = {
     (name, kind)
-    for name in ("callback", "on_message")
+    for name in ("callback", "on_message", "on_model")
     for kind in ("int", "dcgs.L1Ball", "dcgs.FastDCGS", "dcgs.SquaredLoss")
 }
 # Data in the sizes that are asked for are made, if there is room for them.

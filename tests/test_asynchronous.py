@@ -35,8 +35,12 @@ def problem() -> tuple[list[dcgs.Objective], dcgs.ConvexSet]:
     return [dcgs.LeastSquares(a, rng.standard_normal(6)) for a in A], dcgs.L1Ball(80, 1.5)
 
 
+EDGES = dcgs.FastDCGS(form="edges")
+
+
 def run(runtime: dcgs.Lockstep, **arguments: Any) -> dcgs.Result:
-    settings: dict[str, Any] = {"gap": 1e-2, "rounds": 500, "every": 0} | arguments
+    """Run the form that an asynchronous run has, also where all wait for each other."""
+    settings: dict[str, Any] = {"gap": 1e-2, "rounds": 500, "every": 0, "method": EDGES} | arguments
     return dcgs.minimize(*problem(), CYCLE, runtime=runtime, **settings)
 
 

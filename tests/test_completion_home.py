@@ -1,4 +1,4 @@
-"""Matrix completion that begins with rows solved at home: ridge regressions, gradients, the switch to steps."""
+"""Matrix completion that begins with rows solved at home: ridge regressions, gradients, the switch."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_blocks_are_short_where_rounding_is_a_small_part_of_the_gap(
     assert block_type(agent) is kind
 
 
-def test_other_losses_and_starts_take_steps_alone() -> None:
+def test_a_start_that_is_not_zero_is_improved() -> None:
     objectives = ratings()
     result = dcgs.minimize(
         objectives, NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), iterations=3, gap=0.5

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
@@ -22,6 +22,7 @@ from secure_runs import chi_square
 from test_mpi import start
 
 EVERY: dict[str, Any] = {"every": None}
+FORMS: tuple[Literal["edges", "sums"], ...] = ("edges", "sums")
 
 
 def fits(agents: int = 4, rows: int = 30) -> list[dcgs.Objective]:
@@ -278,8 +279,10 @@ def test_without_cryptography_a_sentence_says_what_to_install(monkeypatch: pytes
 
 def test_auto_takes_a_form_by_sums_where_it_would_take_edges() -> None:
     rng = np.random.default_rng(0)
-    wide = [dcgs.LeastSquares(rng.standard_normal((9, 80)), rng.standard_normal(9)) for _ in range(5)]
-    X, graph = dcgs.L1Ball(80), nx.cycle_graph(5)
-    secure = dcgs.minimize(wide, X, graph, iterations=5, every=None, secure=True)
-    root = dcgs.minimize(wide, X, graph, dcgs.FastDCGS(form="root"), iterations=5, every=None)
-    np.testing.assert_allclose(secure.x, root.x, atol=1e-12)
+    wide = [dcgs.LeastSquares(rng.standard_normal((60, 600)), rng.standard_normal(60)) for _ in range(5)]
+    X, graph = dcgs.L1Ball(600), nx.cycle_graph(10)
+    run: dict[str, Any] = {"iterations": 5, **EVERY}
+    x, secure = (dcgs.minimize(2 * wide, X, graph, **run, secure=secure).x for secure in (False, True))
+    edges, sums = (dcgs.minimize(2 * wide, X, graph, dcgs.FastDCGS(form=form), **run).x for form in FORMS)
+    np.testing.assert_array_equal(x, edges)
+    np.testing.assert_allclose(secure, sums, atol=1e-12)

@@ -17,8 +17,8 @@ from dcgs.run.distributed import facts_of
 from problems import Array
 from reference import optimum
 
-Form: TypeAlias = Literal["edges", "sums", "newton"]
-D, ROWS = 100, 6
+Form: TypeAlias = Literal["edges", "sums"]
+D, ROWS = 600, 40  # for more than 500 unknowns no Hessians are sent
 CYCLE = nx.cycle_graph(5)
 
 
@@ -65,15 +65,15 @@ def run(method: FastDCGS, graph: nx.Graph, share: float) -> tuple[int, bytes, by
     [
         (CYCLE, 0.5, "sums"),
         (CYCLE, 1.0, "edges"),
-        (nx.path_graph(21), 0.5, "sums"),  # a sum takes 20 rounds
-        (nx.path_graph(22), 0.5, "edges"),
-        (nx.empty_graph(1), 0.5, "newton"),
+        (nx.path_graph(19), 0.5, "sums"),  # a sum takes 18 rounds
+        (nx.path_graph(21), 0.5, "edges"),
+        (nx.empty_graph(1), 0.5, "sums"),
     ],
 )
 def test_sums_are_taken_for_sparse_columns_if_a_sum_takes_few_rounds(
     graph: nx.Graph, share: float, form: Form
 ) -> None:
-    other: dict[Form, Form] = {"sums": "edges", "edges": "sums", "newton": "edges"}
+    other: dict[Form, Form] = {"sums": "edges", "edges": "sums"}
     chosen = run(FastDCGS(), graph, share)
     assert chosen == run(FastDCGS(form=form), graph, share)
     assert chosen != run(FastDCGS(form=other[form]), graph, share)

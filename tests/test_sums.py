@@ -138,12 +138,12 @@ def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> N
     result = dcgs.minimize(objectives, L1Ball(6), graph, SUMS, iterations=9)
     assert (result.iterations, result.rounds) == (9, 9 * rounds_of(graph))
     # A value up, and an answer to each child: a number and a point. On a complete graph each agent sends a
-    # row to all: 1 as the number of rows, its own number, and its value, of which zeros are left out.
+    # row of each array to all, the first after its own number; zeros are left out.
     value = FRAME + EncodedArray(np.ones(6)).nbytes + EncodedArray(np.ones(NUMBERS)).nbytes
     answer = FRAME + EncodedArray(np.ones(1)).nbytes + EncodedArray(np.ones(6)).nbytes
     if rounds_of(graph) == 1:
-        rows = [np.concatenate([[1.0, i], np.ones(6 + NUMBERS)]) for i in range(len(graph))]
-        sent = [(FRAME + EncodedArray(row).nbytes) * graph.degree[i] for i, row in enumerate(rows)]
+        row = FRAME + EncodedArray(np.ones((1, 7))).nbytes + EncodedArray(np.ones((1, NUMBERS))).nbytes
+        sent = [row * graph.degree[i] for i in range(len(graph))]
     else:
         tree = as_network(graph).tree
         sent = [value * (node.parent is not None) + answer * len(node.children) for node in tree]

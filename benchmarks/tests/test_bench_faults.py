@@ -50,7 +50,8 @@ def test_the_command_writes_tables_and_numbers_and_does_not_repeat_runs(
     assert found["NIDS", "slow"]["outcome"] == "refuses"
     medians = {row[0][0]: float(row[2][0]) for row in ratio_table(made).rows}
     assert medians["one agent 5 times slower, all wait"] == 5.0
-    assert medians["one agent 5 times slower, nobody waits"] <= 2.5
+    # Where all wait, another form runs, which takes fewer rounds than edges do.
+    assert medians["one agent 5 times slower, nobody waits"] <= 3.0
     assert "| 30 % of messages are lost | FastDCGS |" in (tmp_path / "faults.md").read_text()
     capsys.readouterr()
     assert main(command) == 0

@@ -16,7 +16,6 @@ sum along the tree sends one value.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -140,8 +139,8 @@ class Flood:
         sent = {}
         for j, who in self.unsent.items():
             if who and tuple(who) not in made:
-                rows = [np.concatenate([[i], self.known[i]]) for i in who]
-                made[tuple(who)] = np.concatenate([[len(rows)], *rows])
+                rows = [_after(i, self.known[i]) for i in who]
+                made[tuple(who)] = _after(len(rows), np.concatenate(rows))
             if who:
                 sent[j] = made[tuple(who)]
         self.unsent = {}
@@ -165,40 +164,67 @@ class Flood:
         return np.stack([self.known[i] for i in sorted(self.known)])
 
 
+def _after(number: int, numbers: Point) -> Point:
+    """Return a number and then these, of their type: float64, or uint64 for masked words."""
+    return np.concatenate([np.array([number], dtype=numbers.dtype), numbers])
+
+
 def is_flooded(agent: Agent, nbytes: int) -> bool:
     """Return True if sums of so many bytes are flooded: always on a complete graph, elsewhere by a rule.
 
     All agents then compute what the root does else, which is cheap over sets with a cheap projection only.
     """
     facts, tree = agent.facts, agent.tree
-    if facts.is_complete or agent.secure is not None:
-        return facts.is_complete
+    if facts.is_complete:
+        return True
     if tree.diameter >= 2 * tree.height or not projects_cheaply(agent.X):
         return False
     link, neighbors = agent.link or ASSUMED, facts.sizes.most_neighbors
     return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)
 
 
-def flooded_answer(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+def flooded_answer(
+    value: Value, agent: Agent, answer: Callable[[Value], Value], name: str = ""
+) -> Program[Value]:
     """Return what every agent computes from the sum of all agents' values, which have equal shapes.
 
-    The values are flooded, in as many rounds as the graph has diameter: one if it is complete. All agents add
-    them up in the same order. Masked sums are for complete graphs only.
+    The values are flooded, in as many rounds as the graph has diameter: one if it is complete. Masked words
+    are flooded in the same way; those of one ``name`` have the same exponents, array by array.
     """
-    if agent.secure is not None:
-        return (yield from agent.secure.answer(value, complete_answer, answer, _names("", value)))
-    own, shapes = np.concatenate([array.reshape(-1) for array in value]), [array.shape for array in value]
-    flood = Flood(own.size)
-    flood.add(agent.index, own, agent.degrees)
+    if agent.secure is None:
+        return (yield from _flooded(value, agent=agent, answer=answer))
+    reduce = complete_answer if agent.facts.is_complete else partial(_flooded, agent=agent)
+    return (yield from agent.secure.answer(value, reduce, answer, _names(name, value)))
+
+
+def _flooded(value: Value, *, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+    """Return what every agent computes from the sum of all values, which all add up in the same order.
+
+    A message has an array for each array of a value, with a row of each agent. Rows of the first begin with
+    the agent.
+    """
+    sizes = [array.size for array in value]
+    widths = [1 + sizes[0], *sizes[1:]]
+    flood, cuts = Flood(sum(sizes)), np.cumsum(widths)[:-1]
+    flood.add(agent.index, np.concatenate([array.reshape(-1) for array in value]), agent.degrees)
     for _ in range(1 if agent.facts.is_complete else agent.tree.diameter):
-        inbox = yield flood.outgoing()
+        messages = flood.outgoing()
+        tables = {id(rows): rows[1:].reshape(-1, sum(widths)) for rows in messages.values()}
+        columns = {key: tuple(np.split(table, cuts, axis=1)) for key, table in tables.items()}
+        inbox = yield {j: columns[id(rows)] for j, rows in messages.items()}
         for j, message in inbox.items():
-            flood.receive(j, message, agent.degrees)
+            shapes = [part.shape for part in message]
+            if not shapes or shapes != [(*shapes[0][:1], width) for width in widths]:
+                raise ValueError(
+                    f"a message must have arrays of n rows, of {widths} numbers; agent {j} sent {shapes}."
+                )
+            rows = np.hstack(message)
+            flood.receive(j, _after(len(rows), rows.reshape(-1)), agent.degrees)
     first, *rest = flood.in_order()
     for row in rest:
         first += row
-    parts = np.split(first, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-    return answer(tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
+    arrays = np.split(first, cuts - 1)
+    return answer(tuple(row.reshape(array.shape) for row, array in zip(arrays, value, strict=True)))
 
 
 def network_answer(

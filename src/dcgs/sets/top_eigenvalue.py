@@ -26,8 +26,8 @@ MOST_STEPS = 40
 """The largest number of products with a block."""
 DENSE_SIDE = 2048
 """The largest side of an operator that is formed as a matrix."""
-# Random vectors in the first block, and the least number of vectors of a block after the first. It is half of
-# the vectors that are near the top eigenvectors, if that is more: with many of them, small blocks take more steps.
+# Random vectors in the first block, and the most vectors of a later block, if half of those that are near the
+# top eigenvectors are not more: with many of them, small blocks take more steps.
 _RANDOM, _BLOCK = 16, 24
 # The columns of an operator that are computed at once, and the most entries of a basis.
 _COLUMNS, _MOST_ENTRIES = 64, 1 << 24
@@ -46,8 +46,8 @@ class TopEigenvalue:
     """The search for the largest eigenvalue λ₁ of a symmetric A: ``value`` ≤ λ₁ ≤ ``bound``.
 
     ``block`` are the vectors B of the next product A B. The bound holds with probability 1 − FAILURE.
-    ``disturbance`` bounds the length of the errors of products, beyond rounding; ``relative`` does as a multiple
-    of λ₁. ``near`` is the number of vectors that a search began with, without random ones.
+    ``disturbance`` bounds the length of the errors of products, beyond rounding; ``relative`` does as a
+    multiple of λ₁. ``near`` is the number of vectors that a search began with, without random ones.
 
     Theorem. Let the columns of Ω be r independent Gaussian vectors that do not depend on A. Let Q be any
     orthonormal basis whose span contains them, T = QᵀAQ, and R = A Q − Q T. For λ above all eigenvalues of T
@@ -96,7 +96,8 @@ class TopEigenvalue:
     def ended(self) -> bool:
         """True if the basis is complete, or as large as it may be."""
         size, count = self.basis.shape
-        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or (count + self._most) * size > _MOST_ENTRIES
+        is_full = (count + self._most) * size > _MOST_ENTRIES
+        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or is_full
 
     @property
     def _most(self) -> int:

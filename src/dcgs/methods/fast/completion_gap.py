@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -54,12 +54,18 @@ def block_type(agent: Agent) -> type[np.float64] | type[np.float32]:
 
     Products GᵀG B with k orthonormal vectors are summed over m agents. Rows are separate, so each partial sum
     is at most σ₁² √k long, and all roundings together are at most (m + 2) 2⁻²⁴ √k σ₁² long. The Wolfe gap
-    then changes by at most 1.7e-6 (m + 2) of the decrease, if k is 200, since radius · σ₁ is at most f(0) − f(x)
-    at the optimum.
+    then changes by at most 1.7e-6 (m + 2) of the decrease, if k is 200, since radius · σ₁ is at most
+    f(0) − f(x) at the optimum.
     """
     relative = (agent.target and agent.target.relative) or 0.0
     is_precise = relative >= _PRECISE * (agent.facts.agents + 2) and agent.secure is None
     return np.float32 if is_precise else np.float64
+
+
+def as_sent(block: Matrix, kind: type[np.floating[Any]]) -> Point:
+    """Return a block of vectors as it is sent; the receiver computes with ``astype(np.float64)``."""
+    sent: Any = block.astype(kind)
+    return np.asarray(sent)
 
 
 class ModelValue(NamedTuple):
@@ -91,7 +97,7 @@ class GapEstimate(NamedTuple):
 class GapSearch:
     """The search for the gap at one x. Only the root has one. ``kind`` is the type of blocks in messages."""
 
-    def __init__(self, agent: Agent, kind: type[np.floating] = np.float64) -> None:
+    def __init__(self, agent: Agent, kind: type[np.floating[Any]] = np.float64) -> None:
         assert isinstance(agent.X, NuclearNormBall)
         self.agent = agent
         self.radius = agent.X.radius
@@ -123,7 +129,7 @@ class GapSearch:
         content = np.array([gap.estimate, at.decrease, gap.noise])
         search = TopEigenvalue.start(near, content_rng(near, content))
         self._search = at, gap, search
-        return np.array([Command.CERTIFY], dtype=np.float64), search.block.astype(self._kind)
+        return np.array([Command.CERTIFY], dtype=np.float64), as_sent(search.block, self._kind)
 
     def proceed(self, total: Value, bounds: Bounds, error: float = 0.0) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
@@ -149,7 +155,7 @@ class GapSearch:
         best = bounds.best(found, self.target)
         is_over = least > threshold or gap - least <= _ACCURACY * threshold or search.ended
         if not (is_over or self.target.ends(best)):
-            return (np.array([Command.CERTIFY], dtype=np.float64), search.block.astype(self._kind)), 1.0
+            return (np.array([Command.CERTIFY], dtype=np.float64), as_sent(search.block, self._kind)), 1.0
         known = least if least > threshold else gap
         # At a gap of 0 there is nothing to learn about estimates.
         ratio = known / max(estimate, EPS * gap) if gap > 0.0 else 1.0

@@ -24,25 +24,26 @@ from scipy.linalg.lapack import dposv
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.fast.completion import Form, LocalRatings
-from dcgs.methods.fast.completion_gap import Command, block_type
+from dcgs.methods.fast.completion_gap import Command, as_sent, block_type
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows, RootState, first_state
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.points import EPS, Point
 from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended
 
-# The first block has a share 1/_PART of the smaller side as vectors, but not more than _MOST; and the smallest
-# side of a matrix for which all this is worth it.
+# The first block has 1/_PART of the smaller side as vectors, but not more than _MOST; the smallest side of a
+# matrix for which all this is worth it.
 _PART, _MOST = 8, 256
 SMALLEST = 128
 # Pairs of L-BFGS, and the most entries that they may have.
 _MEMORY, _MOST_ENTRIES = 20, 1 << 26
-# A block E has int(rank // _SHARE) vectors and at least _LEAST; all of a share _GROWTH of it are taken: it grows.
+# A block E has rank // _SHARE vectors and at least _LEAST; as many as the rank if a share _GROWTH was needed.
 _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
-# The curvature of a direction that V and E do not have, as a share of μ; that of E is multiplied, see _Metric.
+# The curvature of a direction that V and E do not have, as a share of μ. That of E is multiplied by _BLOCK,
+# and at least a share _FLATTEST of μ.
 _REST, _BLOCK, _FLATTEST = 0.7, 2.0, 0.02
-# The gap that seems to be there must be below this share of the target; smaller ones than _SMALL, as shares of
-# the decrease, are left to the steps. It must fall by a tenth in _PATIENCE sums.
+# The gap that seems to be there must be below this share of the target. Targets below _SMALL, as shares of
+# the decrease, are left to the steps. The gap must fall by a tenth in _PATIENCE sums.
 _LIKELY, _SMALL, _PATIENCE = 0.9, 1e-4, 8
 # Vectors of the first block with singular values above this multiple of μ begin as columns of V.
 _USED = 1.0
@@ -62,9 +63,10 @@ class Last:
     mu: float
     step: Matrix
 
-    def penalized(self, mu: float) -> float:
-        """Return f + μ/2 (‖U‖² + ‖V‖²), or more: U is that for the μ of this point."""
-        return self.value + mu * self.weight
+    def most(self, mu: float) -> float:
+        """Return f + μ/2 (‖U‖² + ‖V‖²) and rounding, or more: U is that for the μ of this point."""
+        value = self.value + mu * self.weight
+        return value + 1e-9 * abs(value)
 
 
 @final
@@ -116,7 +118,7 @@ class HomeState:
 
 
 def begins_at_home(agent: Agent) -> bool:
-    """Return True if this is how a run begins: from zero, with quadratic losses and a matrix that is large."""
+    """Return True if a run begins so: from zero, with quadratic losses and a matrix that is large."""
     start = agent.low_rank_start
     is_large = min(agent.X.shape) >= SMALLEST and agent.facts.sizes.all_quadratic
     return is_large and start is not None and start.rank == 0
@@ -165,11 +167,11 @@ class RowsAtHome(Form):
         return (yield from self.steps.products())
 
     def _sum(self, at: RowsState) -> Program[Value]:
-        """Return the answer of the root to the products at U Vᵀ, with the best U for V and μ; lines 3 to 5."""
+        """Return the answer of the root to the products at U Vᵀ, with the best U for V and μ."""
         kind, V, E = block_type(self.agent), at.trial, at.block
         self._U, image = self.solver.solved(V, at.mu)
         G, _ = self.ratings.gradient(image)
-        products = np.hstack([G.T @ self._U, G.T @ (G @ E)]).astype(kind)
+        products = as_sent(np.hstack([G.T @ self._U, G.T @ (G @ E)]), kind)
         numbers = self.solver.numbers(image)
         own: Value = products, (self._U.T @ self._U)[np.triu_indices(V.shape[1])], numbers
         if V.shape[1] == 0:
@@ -217,7 +219,9 @@ class RowSolver:
     @property
     def of_columns(self) -> Point:
         """Half the sums of the second derivatives of the entries of each column."""
-        return np.bincount(self.cols, weights=0.5 * self.h, minlength=self.columns)
+        return np.asarray(
+            np.bincount(self.cols, weights=0.5 * self.h, minlength=self.columns), dtype=np.float64
+        )
 
     def numbers(self, image: Point) -> Point:
         """Return f as a polynomial of the scale of x, without f(0), Σ n² and Σ n for rows with n entries."""
@@ -328,9 +332,7 @@ class Root:
         sigma, R_E = _ritz(E, sums.products)
         vectors, images = E @ R_E, sums.products @ R_E
         gap = self._gap(orthonormal, R, sums, mu, vectors, images, scale)
-        is_worse = last is not None and value + mu * weight > last.penalized(mu) + 1e-9 * abs(
-            last.penalized(mu)
-        )
+        is_worse = last is not None and value + mu * weight > last.most(mu)
         if self._is_over(state, gap, is_worse):
             return (np.array([Command.SWITCH, mu, scale]),)
         if is_worse:  # half of the step
@@ -366,7 +368,7 @@ class Root:
         state.steps = [np.hstack([s, zeros]) for s in state.steps]
         state.changes = [np.hstack([y, zeros]) for y in state.changes]
         V = state.last.V - state.last.step
-        is_short = count >= _GROWTH * len(sigma)
+        is_short = bool(count >= _GROWTH * len(sigma))
         state.since = 0 if count else state.since
         return self._answer(new, scale, V, self._beside(images[:, count:], V, self._spare(V, is_short)))
 
@@ -414,8 +416,8 @@ class Root:
 
     @staticmethod
     def _spare(V: Matrix, is_short: bool) -> int:
-        """Return the number of vectors of the next block; ``is_short`` if most of the last one were needed."""
-        rank = V.shape[1]
+        """Return the size of the next block; ``is_short`` if most vectors of the last one were needed."""
+        rank = int(V.shape[1])
         return rank if is_short else max(_LEAST, rank // _SHARE)
 
     def _beside(self, block: Matrix, V: Matrix, wanted: int) -> Matrix:
@@ -430,7 +432,7 @@ class Root:
 
     def _answer(self, mu: float, scale: float, V: Matrix, E: Matrix) -> Value:
         kind = block_type(self.agent)
-        return np.array([Command.STEP, mu, scale]), V.astype(kind), E.astype(kind)
+        return np.array([Command.STEP, mu, scale]), as_sent(V, kind), as_sent(E, kind)
 
 
 @final

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dcgs.methods.fast.completion_gap import (
     GapEstimate,
     GapSearch,
     ModelValue,
+    as_sent,
     block_type,
     with_errors,
 )
@@ -149,7 +150,7 @@ class OwnRows(Form):
             W -= theta * (before.U @ at.before)
         self._W = W
         own = (
-            np.asarray(G.T @ W).astype(block_type(self.agent)),
+            as_sent(np.asarray(G.T @ W), block_type(self.agent)),
             x.U.T @ W,
             before.U.T @ W,
             W.T @ W,
@@ -161,7 +162,7 @@ class OwnRows(Form):
 
     def gram_product(self, B: Matrix) -> Program[Value]:
         G, slope = self.ratings.gradient(self.at.x.image)
-        own = np.asarray(G.T @ (G @ B)).astype(B.dtype), np.array([slope])
+        own = as_sent(np.asarray(G.T @ (G @ B)), B.dtype.type), np.array([slope])
         return (yield from network_answer(own, self.agent, self.root.certify, name="gap"))
 
     def step(self, answer: Value, is_back: bool) -> None:
@@ -210,7 +211,7 @@ class Root:
         self.radius = agent.X.radius
         self.side = min(agent.X.shape)
         self.state = state
-        self.kind = block_type(agent)
+        self.kind: type[np.floating[Any]] = block_type(agent)
         self._search = GapSearch(agent, self.kind)
         self._sums: tuple[Matrix, Matrix, float] | None = None  # Zᵀ Z Q, (Z Q)ᵀ Z Q, and L
 
@@ -232,14 +233,8 @@ class Root:
             Q = extended(state.V, min(max(Q.shape[1], state.V.shape[1]), self.side))
             none = np.zeros((0, 0))
             Q = _rounded(Q, self.kind)
-            answer = (
-                np.array([Command.BACK, 0.0, _INCREASE * L]),
-                Q.astype(self.kind),
-                none,
-                state.V.T @ Q,
-                none,
-            )
-            return answer
+            numbers = np.array([Command.BACK, 0.0, _INCREASE * L])
+            return numbers, as_sent(Q, self.kind), none, state.V.T @ Q, none
         if ascent > 0.0:
             state.momentum = Momentum()
         S = S.astype(np.float64)
@@ -275,11 +270,11 @@ class Root:
         if self.kind is np.float32:  # V is orthonormal up to rounding: x must stay in the ball
             M /= max(1.0, float(np.linalg.norm(V, 2)))
         numbers = np.array([Command.STEP, state.momentum.weight(), L])
-        answer = numbers, Q.astype(self.kind), M, state.V.T @ Q, state.V_prev.T @ V
+        answer = numbers, as_sent(Q, self.kind), M, state.V.T @ Q, state.V_prev.T @ V
         state.V_prev, state.V = state.V, V
         return answer
 
 
-def _rounded(Q: Matrix, kind: type[np.floating]) -> Matrix:
+def _rounded(Q: Matrix, kind: type[np.floating[Any]]) -> Matrix:
     """Return Q as all agents get it."""
-    return Q.astype(kind).astype(np.float64)
+    return as_sent(Q, kind).astype(np.float64)
