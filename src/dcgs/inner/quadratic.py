@@ -44,8 +44,8 @@ _DIFFERENCE = 6e-6
 _UNEVEN = 10.0
 
 FEW, MOST, TALL, WEAK = 64, 500, 10, 100.0
-"""Newton steps on φ itself minimize a subproblem of at most FEW unknowns where others fail; one of at most MOST
-at once, if there are TALL times as many rows and f has more than WEAK times the curvature of η/2 ‖x‖²."""
+"""Newton steps on φ itself minimize a subproblem of at most FEW unknowns where others fail; one of at most
+MOST at once, if there are TALL times as many rows and f has over WEAK times the curvature of η/2 ‖x‖²."""
 # Most such solves take fewer than twenty steps. If _FEW_USELESS did not halve the gap, it is rounding error.
 _FEW_STEPS, _FEW_USELESS = 100, 6
 # The gap of a model at its approximate minimizer, relative to the gap that is asked for, and to that of φ.
