@@ -221,6 +221,15 @@ def test_a_start_that_is_not_zero_is_improved() -> None:
     assert again.history.mean_loss[-1] <= result.history.mean_loss[-1]
 
 
+def test_losses_that_are_not_quadratic_take_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    objectives = []
+    for f in ratings():
+        assert isinstance(f.loss, dcgs.SquaredLoss)
+        objectives.append(Objective(dcgs.HuberLoss(f.loss.target, 0.5), f.map))
+    result, at_home, _ = recorded(monkeypatch, objectives)(60.0, gap=1e-2, every=0)
+    assert (result.status, at_home) == (Status.AGREED, 0)
+
+
 def test_values_that_are_all_zero_are_certified_at_the_start() -> None:
     objectives = [
         MatrixCompletion(f.map.rows, f.map.cols, np.zeros(f.map.size), SHAPE)  # type: ignore[attr-defined]

@@ -31,9 +31,9 @@ from dcgs.points import EPS, Point
 from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended
 
-# The first block has 1/_PART of the smaller side as vectors, but not more than _MOST; the smallest side of a
-# matrix for which all this is worth it.
-_PART, _MOST = 8, 256
+# The first block has about twice as many entries as all agents together, but at most 1/_PART of the smaller side as
+# vectors, and _FEWEST to _MOST; the smallest side of a matrix for which all this is worth it.
+_PART, _FEWEST, _MOST = 8, 8, 256
 SMALLEST = 128
 # Pairs of L-BFGS, and the most entries that they may have.
 _MEMORY, _MOST_ENTRIES = 20, 1 << 26
@@ -120,7 +120,7 @@ class HomeState:
 def begins_at_home(agent: Agent) -> bool:
     """Return True if a run begins so: from zero, with quadratic losses and a matrix that is large."""
     start = agent.low_rank_start
-    is_large = min(agent.X.shape) >= SMALLEST and agent.facts.sizes.all_quadratic
+    is_large = min(agent.X.shape) >= SMALLEST and agent.facts.quadratic_entries > 0
     return is_large and start is not None and start.rank == 0
 
 
@@ -138,7 +138,9 @@ class RowsAtHome(Form):
 
     def _first_state(self) -> RowsState:
         rows, columns = len(self.ratings.entries.rows), self.ratings.shape[1]
-        block = extended(np.empty((columns, 0)), min(_MOST, max(1, min(self.ratings.shape) // _PART)))
+        facts, side = self.agent.facts, min(self.ratings.shape)
+        vectors = max(_FEWEST, min(_MOST, 2 * facts.quadratic_entries // columns, side // _PART))
+        block = extended(np.empty((columns, 0)), min(vectors, side))
         none = np.zeros((columns, 0))
         return RowsState(np.zeros((rows, 0)), none, none, block)
 
