@@ -31,8 +31,8 @@ from dcgs.points import EPS, Point
 from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended
 
-# The first block has about twice as many entries as all agents together, but at most 1/_PART of the smaller side as
-# vectors, and _FEWEST to _MOST; the smallest side of a matrix for which all this is worth it.
+# The first block has about twice as many entries as all agents together, but at most 1/_PART of the smaller
+# side as vectors, and _FEWEST to _MOST; the smallest side of a matrix for which all this is worth it.
 _PART, _FEWEST, _MOST = 8, 8, 256
 SMALLEST = 128
 # Pairs of L-BFGS, and the most entries that they may have.
