@@ -104,28 +104,28 @@ def _fit_private(
 
     with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
         runtime = with_ledger(runtime, ledger)
-        private = fit_private_files(
+        found = fit_private_files(
             config, options, runtime, Watch(note, named=ledger.named, note_here=_noting(console))
         )
-        private = replace(private, ledger=_of_all(ledger, group))
-        summary = describe_private(private, shlex.join(["dcgs", *args.typed]))
-        output.write(private_models(private, summary), summary if writes_summary else None)
+        found = replace(found, ledger=_of_all(ledger, group))
+        summary = describe_private(found, shlex.join(["dcgs", *args.typed]))
+        output.write(private_models(found, summary), summary if writes_summary else None)
     if prints:
-        _print_private(private, args.out, console)
+        _print_private(found, args.out, console)
     return 0
 
 
-def _print_private(private: PrivateFileFit, out: Path, console: Console) -> None:
+def _print_private(found: PrivateFileFit, out: Path, console: Console) -> None:
     from dcgs.learn.files.private import STATUS
     from dcgs.learn.private import ENOUGH
 
-    say, fit = partial(console.print, soft_wrap=True, highlight=False), private.fit
-    rounds, sent = (sum(getattr(entry, name) for entry in private.sent) for name in ("rounds", "bytes"))
+    say, fit = partial(console.print, soft_wrap=True, highlight=False), found.fit
+    rounds, sent = (sum(getattr(entry, name) for entry in found.sent) for name in ("rounds", "bytes"))
     say(f"{STATUS.capitalize()} {rounds} rounds, {size(sent)} in all")
     say(f"about {max(0.0, fit.rows):,.0f} rows, a signal of {fit.signal:.0f}")
     if fit.signal < ENOUGH:
-        say("warning: the signal is below 50: the model of one site alone is better, as a rule.")
-    for path, epsilon in private.spent.items():
+        say("warning: the signal is below 50: the model of one site alone may be better.")
+    for path, epsilon in found.spent.items():
         say(f"spent of {path}: ε = {epsilon:.4g}")
     say(f"written: {out}/agent-000.npz …, {SUMMARY}")
 
