@@ -109,6 +109,12 @@ def test_a_page_that_is_asked_for_and_cannot_be_written_is_refused_before_the_fi
     )
 
 
+def test_estimators_without_scikit_learn_say_what_to_install() -> None:
+    program = "import sys; sys.modules['sklearn'] = None; import dcgs.estimators"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "needs scikit-learn, which is not installed. Install it with: pip install 'dcgs[sk" in done.stderr
+
+
 # Files that are missing.
 
 

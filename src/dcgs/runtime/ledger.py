@@ -21,17 +21,13 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.group import ProcessGroup
+from dcgs.runtime.base import ChangedRuntime, Runtime
 from dcgs.state import from_plain
-
-if TYPE_CHECKING:  # it needs the package cryptography
-    from dcgs.secure.keys import Signatures
 
 FILES = "ledger-*.jsonl"
 _FORMAT = 1
@@ -163,32 +159,9 @@ class Ledger:
         self._before = _hash(line)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class LedgerRuntime(Runtime):
-    """Run as ``runtime`` does, and write all messages of the agents of this process to a ledger."""
-
-    runtime: Runtime
-    ledger: Ledger
-    separate_sites: bool = False
-
-    def __repr__(self) -> str:
-        return repr(self.runtime)
-
-    def hosts(self, agents: int) -> range:
-        return self.runtime.hosts(agents)
-
-    def group(self) -> ProcessGroup:
-        return self.runtime.group()
-
-    def journal(self) -> Path | None:
-        return self.runtime.journal()
-
-    def signatures(self) -> Signatures | None:
-        return self.runtime.signatures()
-
-    def run(self, job: Job) -> None:
-        self.runtime.run(job.seen_by(self.ledger))
+def with_ledger(runtime: Runtime, ledger: Ledger) -> Runtime:
+    """Return a runtime that writes all messages of the agents of this process to a ledger."""
+    return ChangedRuntime(runtime, lambda job: job.seen_by(ledger), runtime.separate_sites)
 
 
 @final

@@ -207,13 +207,13 @@ class TableOne:
             if not cells:
                 continue
             everyone = TableSums(*(sum(parts) for parts in zip(*map(_parts, sums), strict=True)))
-            odd = [
-                f"{site.name} has a mean of {cell.mean:.4g}"
+            odd = {
+                site.name: f"a mean of {cell.mean:.4g} in {name!r}"
                 for (site, cell), local in zip(cells, sums, strict=True)
                 if have_other_scale(local, everyone)[0]
-            ]
+            }
             if odd:
-                yield f"{'; '.join(odd)} in {name!r}, far from that of the others{Note.SCALES.value}."
+                yield f"{listed_facts(odd)}, far from that of the others{Note.SCALES.value}."
 
     def tables(self) -> Iterator[FitTable]:
         """Yield the table for a screen: a line for each column or level, a column for each site and all."""
