@@ -600,20 +600,6 @@ def pooled() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/against_pooled")
 
 
-def masked_fits() -> str:
-    """Return masked fits beside open ones."""
-    lines = []
-    for row in rows_of("estimators/masked"):
-        sizes = [f"{row[f'{kind}_bytes'] / 1e6:.3g}" for kind in ("open", "secure")]
-        times = [f"{row[f'{kind}_seconds']:.1f}" for kind in ("open", "secure")]
-        rounds = [count(row[f"{kind}_rounds"]) for kind in ("open", "secure")]
-        apart = [f"{row[key]:.0e}" for key in ("masked", "path", "radius", "score")]
-        pairs = [" / ".join(pair) + unit for pair, unit in ((rounds, ""), (sizes, " MB"), (times, " s"))]
-        lines.append([row["fit"], *apart, *pairs])
-    head = ["fit", "masked", "open, on a path", "radius", "score", "rounds, open / masked", "bytes", "time"]
-    return captioned(TextTable.plain("", head, lines), "estimators/masked")
-
-
 def _columns(row: Mapping[str, Any]) -> list[str]:
     kind = "correlated" if row["correlated"] else "independent"
     return [count(row["rows"]), count(row["features"]), kind]
@@ -631,40 +617,6 @@ def private_fits() -> str:
     ]
     head = ["rows", "features", "columns", "lost", "lost, root trusted", "lost by one site alone", "signal"]
     return captioned(TextTable.plain("", head, lines), "estimators/private")
-
-
-def promise_accountants() -> str:
-    """Return ε of the noise by other accountants."""
-    (found,) = rows_of("estimators/promise")
-    lines = [
-        [f"{row['epsilon']:g}", f"{row['delta']:g}"]
-        + [f"{row[key]:.4f}" for key in ("dcgs", "PLD", "Rényi")]
-        + [f"{100.0 * row['more']:.1f} %"]
-        for row in found["accountants"]
-    ]
-    head = ["ε", "δ", "by dcgs (zCDP)", "by PLD", "by Rényi", "noise more than needed"]
-    return TextTable.plain("", head, lines).markdown()
-
-
-def promise_attack() -> str:
-    """Return how well an attack does."""
-    (found,) = rows_of("estimators/promise")
-    lines = [
-        [f"{row['epsilon']:g}", f"{row['AUC']:.3f}", f"{row['most']:.3f}"]
-        + [f"{row[key]:.2f}" for key in ("shown", "louder")]
-        for row in found["attack"]
-    ]
-    head = ["ε", "AUC", "most", "ε shown", "shown if the row were ten times as large"]
-    return TextTable.plain("", head, lines).markdown()
-
-
-def promise_beside() -> str:
-    """Return private fits beside those of diffprivlib."""
-    (found,) = rows_of("estimators/promise")
-    keys = ("nobody", "root", "diffprivlib")
-    lines = [[*_columns(row), *_lost(row, keys)] for row in found["beside"]]
-    head = ["rows", "features", "columns", "dcgs", "dcgs, root trusted", "diffprivlib, pooled"]
-    return captioned(TextTable.plain("", head, lines), "estimators/promise")
 
 
 def rows_at_home() -> str:
@@ -806,11 +758,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "losses-completion-movielens": losses("completion-movielens"),
     "pooled": pooled,
     "digits": digits,
-    "masked-fits": masked_fits,
     "private-fits": private_fits,
-    "promise-accountants": promise_accountants,
-    "promise-attack": promise_attack,
-    "promise-beside": promise_beside,
     "rows-at-home": rows_at_home,
     "radii-small": radii_small,
     "radii-reviews": radii_reviews,

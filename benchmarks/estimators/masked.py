@@ -1,4 +1,4 @@
-"""How far a masked fit is from the open one: ``python benchmarks/estimators/masked.py [--json F]``.
+"""How far a masked fit is from the open one: ``python benchmarks/estimators/masked.py`` prints a table.
 
 Beside it stands how far an open fit on another graph, a path, is from the open one: sums round otherwise
 there. Both are relative to the largest coefficient, or for ratings prediction. Then how far radius and score
@@ -17,7 +17,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
-from private import record
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from dcgs.datasets import DataNotFoundError, movielens100k
@@ -70,26 +69,35 @@ def three(fit: Callable[[Any, bool], Any]) -> tuple[Timed, Timed, Timed]:
     return fits[0], fits[1], fits[2]
 
 
-def compared(
+def report(
     name: str, fits: Sequence[Timed], values: Callable[[Any], Any], score: Callable[[Any], float]
-) -> dict[str, Any]:
-    """Return a row of the table."""
+) -> None:
+    """Print a row of the table."""
     (plain, seconds), (masked, more), (path, _) = fits
     scale = float(np.abs(values(plain)).max())
     apart = [float(np.abs(values(other) - values(plain)).max()) / scale for other in (masked, path)]
     radius = float(np.max(np.abs(np.asarray(masked.radius_) / np.asarray(plain.radius_) - 1.0)))
     told = abs(score(masked) - score(plain))
-    row: dict[str, Any] = {"fit": name, "masked": apart[0], "path": apart[1], "radius": radius, "score": told}
-    for kind, made, time in (("open", plain, seconds), ("secure", masked, more)):
-        row |= {f"{kind}_rounds": int(made.rounds_), f"{kind}_bytes": int(np.sum(made.bytes_))}
-        row[f"{kind}_seconds"] = time
-    print(row, flush=True)
-    return row
+    pairs = [
+        f"{plain.rounds_:,} / {masked.rounds_:,}",
+        f"{np.sum(plain.bytes_) / 1e6:.3g} / {np.sum(masked.bytes_) / 1e6:.3g} MB",
+        f"{seconds:.1f} / {more:.1f} s",
+    ]
+    print(
+        f"| {name} | {apart[0]:.0e} | {apart[1]:.0e} | {radius:.0e} | {told:.0e} | {' | '.join(pairs)} |",
+        flush=True,
+    )
+
+
+def of_rows(kind: Any, options: dict[str, Any], X: Any, y: Any, graph: Any, secure: bool) -> Any:
+    """Return the fit of an estimator to rows that are dealt out to the sites in turn."""
+    return kind(graph=graph, secure=secure, **options).fit(X, y, sites=np.arange(len(y)) % SITES)
 
 
 def main() -> None:
     """Print the table."""
-    rows = []
+    print("| fit | masked | open, on a path | radius | score | rounds, open / masked | bytes | time |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, (kind, load, options) in FITS.items():
         try:
             X, y = load(return_X_y=True)
@@ -102,8 +110,7 @@ def main() -> None:
             return kind(graph=graph, secure=secure, **given).fit(X, y, sites=np.arange(len(y)) % SITES)
 
         fits = three(fit)
-        rows.append(compared(name, fits, lambda f: f.coef_, lambda f, X=X, y=y: f.score(X, y)))
-        record(rows)
+        report(name, fits, lambda f: f.coef_, lambda f, X=X, y=y: f.score(X, y))
     try:
         data = movielens100k()
     except DataNotFoundError:
@@ -115,9 +122,12 @@ def main() -> None:
         made = DecentralizedCompletion(radius=3000.0, graph=graph, secure=secure)
         return made.fit(users, items, values, sites=sites)
 
-    name, fits = "MovieLens 100K, radius 3,000", three(complete)
-    predicted, scored = lambda f: f.predict(users, items), lambda f: f.score(users, items, values)
-    record([*rows, compared(name, fits, predicted, scored)])
+    report(
+        "MovieLens 100K, radius 3,000",
+        three(complete),
+        lambda f: f.predict(users, items),
+        lambda f: f.score(users, items, values),
+    )
 
 
 if __name__ == "__main__":
