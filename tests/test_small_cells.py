@@ -299,7 +299,6 @@ def test_a_rare_level_is_in_no_part_of_the_rows_that_is_held_out(tmp_path: Path)
     assert sum(local.A[:, prison].sum() for local in rows.values()) == 10.0  # all are in the fit
     seen = [sent for sent in found.sent if sent.name == "people of each value in each fold"]
     assert len(seen) == 1
-    assert "which columns have few people of a value in a fold" in {sent.name for sent in found.sent}
 
 
 @pytest.mark.parametrize(("ill", "folds"), [(45, 1), (100, 5)])

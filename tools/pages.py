@@ -600,6 +600,25 @@ def pooled() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/against_pooled")
 
 
+def _columns(row: Mapping[str, Any]) -> list[str]:
+    kind = "correlated" if row["correlated"] else "independent"
+    return [count(row["rows"]), count(row["features"]), kind]
+
+
+def _lost(row: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    return [f"{100.0 * row[key]:.1f} %" for key in keys]
+
+
+def private_fits() -> str:
+    """Return what private fits lose."""
+    lines = [
+        [*_columns(row), *_lost(row, ("nobody", "root", "alone")), f"{row['signal']:.0f}"]
+        for row in rows_of("estimators/private")
+    ]
+    head = ["rows", "features", "columns", "lost", "lost, root trusted", "lost by one site alone", "signal"]
+    return captioned(TextTable.plain("", head, lines), "estimators/private")
+
+
 def radii_small() -> str:
     """Return the regret of the radius that is found on small problems, beside that of pooled rows."""
     *rows, total = rows_of("estimators/radii_small")
@@ -715,6 +734,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "losses-completion-movielens": losses("completion-movielens"),
     "pooled": pooled,
     "digits": digits,
+    "private-fits": private_fits,
     "radii-small": radii_small,
     "radii-reviews": radii_reviews,
     "links-exchange": links("results", 0),

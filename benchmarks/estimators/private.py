@@ -1,6 +1,6 @@
 """What a promise of privacy costs: logistic models by noisy sums, beside the best one and one site alone.
 
-``python benchmarks/estimators/private.py`` prints a table: the share of what the best model explains that a
+``python benchmarks/estimators/private.py [--json F]`` finds the share of what the best model explains that a
 private model of ten sites with ε = 1, one whose root is trusted, and a model of one site without noise, lose.
 Data are normal, with bounds at four deviations; in every second row columns have a common factor. Noise has
 no seed, so that the last digits differ from run to run.
@@ -8,7 +8,13 @@ no seed, so that the last digits differ from run to run.
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -18,6 +24,7 @@ import dcgs
 from dcgs.learn import Rows, Sites
 from dcgs.learn.private import Bounds, PrivateSpec, fit_private
 from dcgs.learn.sums import Reductions
+from dcgs_bench.study import environment
 
 SITES, RADIUS, BOUND = 10, 24.0, 4.0
 SIZES = [(100_000, 100), (20_000, 100), (20_000, 300), (20_000, 1000), (20_000, 2000), (2000, 100)]
@@ -42,10 +49,29 @@ def best(A: Matrix, b: Matrix, radius: float) -> Matrix:
     return np.asarray(dcgs.minimize([dcgs.Logistic(A / BOUND, b)], X, alone, gap=1e-3, every=None).x)
 
 
+def record(rows: Sequence[Any]) -> None:
+    """Write rows to the file that ``--json`` gives, with versions and machine."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
+    file = parser.parse_args().json
+    if file is not None:
+        about = environment(0) | {"command": " ".join(["python", *sys.argv])}
+        file.write_text(json.dumps({"environment": about, "rows": rows}, indent=2) + "\n")
+
+
+def lost(A: Matrix, b: Matrix, models: Sequence[Matrix]) -> list[float]:
+    """Return the shares of what the best model explains that others lose, by what they give for the rows."""
+
+    def loss(z: Matrix) -> float:
+        return float(np.logaddexp(0.0, -b * z).mean())
+
+    least = loss(A / BOUND @ best(A, b, RADIUS))
+    return [(loss(z) - least) / (float(np.log(2.0)) - least) for z in models]
+
+
 def main() -> None:
     """Print the table."""
-    print("| rows | features | columns | lost | lost, root trusted | lost by one site alone | signal |")
-    print("| ---: | ---: | --- | ---: | ---: | ---: | ---: |")
+    rows = []
     for n, d in SIZES:
         for correlated in (False, True):
             A, b = data(n, d, correlated)
@@ -54,18 +80,13 @@ def main() -> None:
             sites = Sites(network, {i: Rows(A[p], b[p]) for i, p in enumerate(parts)}, {})
             limits = np.full(d, BOUND)
             spec = PrivateSpec("logistic", RADIUS, Bounds(-limits, limits), epsilon=1.0)
-            fit, by_root = fit_private(sites, spec), fit_private(sites, replace(spec, trusted="root"))
-
-            def loss(z: Matrix, b: Matrix = b) -> float:
-                return float(np.logaddexp(0.0, -b * z).mean())
-
-            least = loss(A / BOUND @ best(A, b, RADIUS))
-            explained = np.log(2.0) - least
-            own = [loss(A / BOUND @ best(A[parts[0]], b[parts[0]], r)) for r in (6.0, 12.0, 24.0)]
-            kind = "correlated" if correlated else "independent"
-            losses = loss(fit.model.image(A)), loss(by_root.model.image(A)), min(own)
-            shares = " | ".join(f"{100.0 * (value - least) / explained:.1f} %" for value in losses)
-            print(f"| {n:,} | {d:,} | {kind} | {shares} | {fit.signal:.0f} |", flush=True)
+            fits = [fit_private(sites, kind) for kind in (spec, replace(spec, trusted="root"))]
+            alone = [A / BOUND @ best(A[parts[0]], b[parts[0]], r) for r in (6.0, 12.0, 24.0)]
+            shares = lost(A, b, [*(fit.model.image(A) for fit in fits), *alone])
+            row = {"rows": n, "features": d, "correlated": correlated, "signal": fits[0].signal}
+            rows.append(row | {"nobody": shares[0], "root": shares[1], "alone": min(shares[2:])})
+            print(rows[-1], flush=True)
+            record(rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Whether a private fit keeps its promise, by others: accountants, an attack, and diffprivlib beside it.
 
 ``pip install dp-accounting diffprivlib 'scikit-learn<1.6'``, in an environment of its own, then
-``python benchmarks/estimators/promise.py``. It prints
+``python benchmarks/estimators/promise.py [--json F]``. It prints
 
 * ε of the noise that dcgs takes for an ε, by the accountants of dp-accounting: PLD, the exact one of Gaussian
   noise, and Rényi; and how much more noise that is than the exact one needs;
@@ -22,7 +22,7 @@ import networkx as nx
 import numpy as np
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from private import BOUND, RADIUS, best, data
+from private import BOUND, RADIUS, data, lost, record
 from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
@@ -34,10 +34,9 @@ from dcgs.secure.noise import epsilon_of, rho_for
 DELTA, STEPS, FITS = 1e-6, 60, 2000
 
 
-def accountants() -> None:
-    """Print ε of the same noise by others."""
-    print("| ε | δ | ε by dcgs (zCDP) | by PLD | by Rényi | noise more than needed |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+def accountants() -> list[dict[str, float]]:
+    """Return ε of the same noise by others."""
+    rows = []
     for epsilon in (0.1, 1.0, 5.0):
         for delta in (1e-8, 1e-6):
             rho = rho_for(epsilon, delta)
@@ -53,10 +52,10 @@ def accountants() -> None:
                 return math.log(max(told, 1e-300)) - math.log(delta)
 
             more = 1.0 / math.sqrt(2.0 * rho) / brentq(excess, 0.05, 500.0) - 1.0
-            print(
-                f"| {epsilon:g} | {delta:g} | {epsilon_of(rho, delta):.4f} | {by[0]:.4f} | {by[1]:.4f} | "
-                f"{100.0 * more:.1f} % |"
-            )
+            row = {"epsilon": epsilon, "delta": delta, "dcgs": epsilon_of(rho, delta), "more": more}
+            rows.append(row | {"PLD": by[0], "Rényi": by[1]})
+            print(rows[-1], flush=True)
+    return rows
 
 
 def attacked(spec: PrivateSpec, rows: dict[int, Rows], others: dict[int, Rows], last: Rows) -> float:
@@ -100,16 +99,15 @@ def _projected(x: Any, radius: float, limit: float) -> Any:
     return X.project(x)
 
 
-def attack() -> None:
-    """Print how well the attack does."""
+def attack() -> list[dict[str, float]]:
+    """Return how well the attack does."""
     rng = np.random.default_rng(0)
     bounds = Bounds(np.full(4, -1.0), np.full(4, 1.0), (-1.0, 1.0))
     spec = PrivateSpec("squared", 0.1, bounds, 1.0, DELTA, steps=10)
     parts = {i: Rows(rng.uniform(-0.1, 0.1, (20, 4)), rng.uniform(-0.1, 0.1, 20)) for i in range(3)}
     last = Rows(np.ones((1, 4)), np.array([1.0]))  # of the largest norm, with the largest slope
     within = {**parts, 2: Rows(np.vstack([parts[2].A, last.A]), np.append(parts[2].targets, 1.0))}
-    print("\n| ε | AUC of the attack | the most it may be | ε shown at 95 % | at a tenth of the noise |")
-    print("| ---: | ---: | ---: | ---: | ---: |")
+    rows = []
     for epsilon in (1.0, 4.0):
         promised = replace(spec, epsilon=epsilon)
         out, inside = (
@@ -118,10 +116,11 @@ def attack() -> None:
         mu = math.sqrt(2.0 * promised.rho)
         louder = shown_epsilon(out, inside + 10.0 * (inside.mean() - out.mean()))
         auc = float((inside[:, None] > out).mean())
-        print(
-            f"| {epsilon:g} | {auc:.3f} | {norm.cdf(mu / math.sqrt(2.0)):.3f} | "
-            f"{shown_epsilon(out, inside):.2f} | {louder:.2f} |"
-        )
+        most = float(norm.cdf(mu / math.sqrt(2.0)))
+        rows.append({"epsilon": epsilon, "AUC": auc, "most": most, "shown": shown_epsilon(out, inside)})
+        rows[-1]["louder"] = louder
+        print(rows[-1], flush=True)
+    return rows
 
 
 def shown_epsilon(out: Any, inside: Any) -> float:
@@ -136,14 +135,11 @@ def shown_epsilon(out: Any, inside: Any) -> float:
     return found
 
 
-def beside() -> None:
-    """Print losses beside those of diffprivlib."""
+def beside() -> list[dict[str, Any]]:
+    """Return what models lose, beside those of diffprivlib."""
     from diffprivlib.models import LogisticRegression
 
-    print(
-        "\n| rows | features | columns | lost, dcgs | lost, dcgs, root trusted | lost, diffprivlib, pooled |"
-    )
-    print("| ---: | ---: | --- | ---: | ---: | ---: |")
+    rows = []
     for n, d in ((20_000, 20), (20_000, 100)):
         for correlated in (False, True):
             A, b = data(n, d, correlated)
@@ -151,30 +147,21 @@ def beside() -> None:
             network = Reductions(nx.complete_graph(10), secure=True)
             limits = np.full(d, BOUND)
             spec = PrivateSpec("logistic", RADIUS, Bounds(-limits, limits), epsilon=1.0, delta=DELTA)
-
-            def loss(z: Any, b: Any = b) -> float:
-                return float(np.logaddexp(0.0, -b * z).mean())
-
-            least = loss(A / BOUND @ best(A, b, RADIUS))
-            fits = [
-                loss(fit_private(Sites(network, sites, {}), kind).model.image(A))
-                for kind in (spec, replace(spec, trusted="root"))
-            ]
+            kinds = (spec, replace(spec, trusted="root"))
+            ours = [fit_private(Sites(network, sites, {}), kind).model.image(A) for kind in kinds]
             theirs = []
             Z = np.clip(A / BOUND, -1.0, 1.0)
             for C in (0.01, 0.1, 1.0, 10.0, 100.0):  # the best of its penalties, with hindsight
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     model = LogisticRegression(epsilon=1.0, data_norm=math.sqrt(d) / 3.0, C=C).fit(Z, b)
-                theirs.append(loss(model.decision_function(Z)))
-            explained = math.log(2.0) - least
-            shares = " | ".join(
-                f"{100.0 * (value - least) / explained:.1f} %" for value in (*fits, min(theirs))
-            )
-            print(f"| {n:,} | {d} | {'correlated' if correlated else 'independent'} | {shares} |", flush=True)
+                theirs.append(model.decision_function(Z))
+            shares = lost(A, b, [*ours, *theirs])
+            row = {"rows": n, "features": d, "correlated": correlated}
+            rows.append(row | {"nobody": shares[0], "root": shares[1], "diffprivlib": min(shares[2:])})
+            print(rows[-1], flush=True)
+    return rows
 
 
 if __name__ == "__main__":
-    accountants()
-    attack()
-    beside()
+    record([{"accountants": accountants(), "attack": attack(), "beside": beside()}])

@@ -161,7 +161,7 @@ class PrivateSpec:
         return math.hypot(self.norm, 1.0)
 
     def scale(self, honest: int, limit: float | None = None) -> _Scale:
-        """Return the scale of the sums of a step of gradients up to a limit, with noise of so many sites."""
+        """Return the scale of sums of gradients up to a limit, with the noise of so many sites."""
         share = (1.0 - _COUNT_SHARE) * self.rho / self.count
         return _Scale.of(self.largest if limit is None else limit, len(self.bounds.low) + 1, share, honest)
 

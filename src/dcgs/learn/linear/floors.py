@@ -132,24 +132,25 @@ class FoldCells:
         return cls(rows, found, deviation, many > 0.0, classes, floors)
 
     def few(self, how: HoldOut, numbers: Mapping[int, Indices]) -> Steps[NDArray[np.bool_]]:
-        """Find the columns of which some part of the rows, or the rest, has few people of a value, not 0."""
-        counts = {i: self._counts(i, how, numbers[i]) for i in self.rows}
-        people = {i: {text: count for text, (_, count) in some.items()} for i, some in counts.items()}
-        told = yield Request("people of each value in each fold", people, "counts", self.floors)
-        size = len(self.many) + 2
-        sides = "held out", "trained on"
-        needed = {
-            f"{fold} {side} {label}" for fold in range(how.folds) for side in sides for label in self._all
-        }
-        few, known = np.zeros(size, dtype=np.bool_), set(told.texts)
-        if told.rest != 0:
-            flags = {i: [np.zeros(size)] for i in self.rows}
-            for i, some in counts.items():
-                flags[i][0][[place for text, (place, _) in some.items() if text not in known]] = 1.0
-            (raised,) = yield Request("which columns have few people of a value in a fold", flags, "any")
-            few = np.asarray(raised > 0.0)
-        few[-1] |= not needed <= known
-        return few
+        """Find the columns of which some part of the rows, or the rest, has few people of a value, not 0.
+
+        The root alone reads how many there are.
+        """
+        places = np.array([place for place, _ in self._cells(next(iter(self.rows)))])
+        size, floors = len(self.many) + 2, self.floors
+
+        def answer(totals: Sequence[Any]) -> list[Any]:
+            counts, sites = totals[0].reshape(2, how.folds, 2, len(places))
+            is_few = (counts < floors.min_count) | (sites < floors.min_sites)
+            is_few &= (counts > 0) | (places == size - 1)
+            few = np.zeros(size)
+            few[places[is_few.any(axis=(0, 1))]] = 1.0
+            return [few]
+
+        people = {i: self._people(i, how, numbers[i]) for i in self.rows}
+        counted = {i: [np.array([local, local > 0], dtype=np.float64)] for i, local in people.items()}
+        (few,) = yield Request("people of each value in each fold", counted, "integers", answer=answer)
+        return np.asarray(few > 0.0)
 
     def names(self, few: NDArray[np.bool_]) -> list[str]:
         """Return what these columns are called."""
@@ -169,35 +170,31 @@ class FoldCells:
             found = np.isin(rows.subjects, rows.subjects[found])
         return found
 
-    @property
-    def _all(self) -> list[str]:
-        return [f"class {label}" for label in self.classes] or ["rows"]
-
-    def _counts(self, i: int, how: HoldOut, numbers: Indices) -> dict[str, tuple[int, int]]:
-        """Return for each text its place, and how many people of a site it is about."""
-        cells = {text: (len(self.many) + 1, chosen) for text, chosen in self._everyone(i)}
-        for place, values in self._columns(i):
-            if self._is_many(place):
-                cells[f"{place} far"] = place, self._far(place, values)
-            else:
-                cells |= {
-                    f"{place} {value!r}": (place, values == value) for value in np.unique(values).tolist()
-                }
-        counts = {}
+    def _people(self, i: int, how: HoldOut, numbers: Indices) -> NDArray[np.int64]:
+        """Return how many people of a site each fold holds out, and trains on, of each cell."""
+        cells, counts = self._cells(i), []
         for fold in range(how.folds):
             out = held_out_rows(numbers, fold)
-            for text, (place, chosen) in cells.items():
+            for rows, is_out in ((out, True), (~out, False)):
                 # Of values far away all rows may have few, so that those trained on may, too.
-                sides = {"held out": out} if text.endswith("far") else {"held out": out, "trained on": ~out}
-                for side, rows in sides.items():
-                    if count := people_of(chosen & rows, self.rows[i].subjects):
-                        counts[f"{fold} {side} {text}"] = place, count
-        return counts
+                asked = [is_out or not self._is_many(place) for place, _ in cells]
+                chosen = [cell & rows for _, cell in cells]
+                subjects = self.rows[i].subjects
+                counts.append(
+                    [people_of(c, subjects) if ask else 0 for c, ask in zip(chosen, asked, strict=True)]
+                )
+        return np.array(counts, dtype=np.int64).reshape(how.folds, 2, len(cells))
 
-    def _everyone(self, i: int) -> list[tuple[str, NDArray[np.bool_]]]:
-        targets = self.rows[i].targets
+    def _cells(self, i: int) -> list[tuple[int, NDArray[np.bool_]]]:
+        """Return the places of what people are counted by, the same at all sites, and the rows of each."""
+        cells = []
+        for place, values in self._columns(i):
+            is_above = values > self._mean(place)
+            some = [self._far(place, values)] if self._is_many(place) else [is_above, ~is_above]
+            cells += [(place, cell) for cell in some]
+        targets, last = self.rows[i].targets, len(self.many) + 1
         chosen = [targets == label for label in self.classes] or [np.ones(len(targets), dtype=np.bool_)]
-        return list(zip(self._all, chosen, strict=True))
+        return cells + [(last, cell) for cell in chosen]
 
     def _columns(self, i: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Yield the columns of a site that vary, unless there are very many, and a target of numbers."""
@@ -210,13 +207,17 @@ class FoldCells:
             yield len(self.many), rows.targets
 
     def _is_many(self, place: int) -> bool:
-        return place == len(self.many) or bool(self.many[place])
+        target = len(self.many)  # the classes are after it
+        return place == target or (place < target and bool(self.many[place]))
+
+    def _mean(self, place: int) -> float:
+        return self.found.target_mean if place == len(self.many) else float(self.found.mean[place])
 
     def _squares(self, place: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the squared differences from the mean, in units of the variance."""
-        if place == len(self.many):
-            return np.asarray(((values - self.found.target_mean) / self.target_deviation) ** 2)
-        return np.asarray(((values - self.found.mean[place]) / self.found.deviation[place]) ** 2)
+        is_target = place == len(self.many)
+        deviation = self.target_deviation if is_target else float(self.found.deviation[place])
+        return np.asarray(((values - self._mean(place)) / deviation) ** 2)
 
     def _far(self, place: int, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         reach = max(_REACH, 2.0 * self.found.rows / (_PARTS * self.floors.min_count))
