@@ -142,10 +142,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         if again:
             console.print(f"the model is in {fit.out}; this run was done before", soft_wrap=True)
             return 0
-        status = fit_over(runtime, fit, console)
-        if status == 0:
-            runtime.transport.facts["result"] = how_it_ended(fit.out)
-        return status
+        if (status := fit_over(runtime, fit, console)) != 0:
+            raise SystemExit(status)  # it was stopped: it goes on when it is started again, and has not ended
+        runtime.transport.facts["result"] = how_it_ended(fit.out)
+        return 0
 
 
 def how_it_ended(out: Path) -> str:
