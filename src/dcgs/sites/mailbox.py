@@ -84,6 +84,8 @@ class Mailbox:
         self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
         self._bytes_sent = _total(self._outgoing, "select sum(size) from outgoing")
         self._bytes_received = _total(self._incoming, "select sum(length(message)) from received")
+        newest = "select sender, tag, max(sequence) from received group by sender, tag"
+        self._newest = {(i, tag): sequence for i, tag, sequence in self._incoming.execute(newest)}
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
@@ -125,6 +127,7 @@ class Mailbox:
                         f"with this one they have {untaken}."
                     )
                 self._untaken[key], self._untaken_of[header.sender] = len(message), untaken
+            self._newest[key[:2]] = max(header.sequence, self._newest.get(key[:2], 0))
             fits = self._in_memory + len(message) <= _IN_MEMORY
             if fits:
                 self._in_memory += len(message)
@@ -145,6 +148,8 @@ class Mailbox:
         with self._arrived:
             if (sender, tag, sequence) in self._new:
                 return self._new[sender, tag, sequence]
+            if sequence > self._newest.get((sender, tag), 0):
+                return None  # without waiting for what is being written
         with self._locks[0]:
             query = "select round, message from received where sender = ? and tag = ? and sequence = ?"
             row: tuple[int, bytes] | None = self._incoming.execute(query, (sender, tag, sequence)).fetchone()
