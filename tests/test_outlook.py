@@ -467,6 +467,23 @@ def test_shares_are_flooded_where_that_saves_rounds_and_few_bytes_are_spent() ->
         assert request.floods == floods
 
 
+def test_shares_are_flooded_also_where_a_run_is_short() -> None:
+    """All that was sent so far is little then, but the rounds that are saved cost more than the shares."""
+    agent = root(dimension=100)
+    ring = replace(agent, tree=replace(agent.tree, diameter=2))
+    for agents, floods in ((5, True), (50, False)):
+        many = replace(ring, facts=replace(ring.facts, agents=agents))
+        request = ask(Outlook(entries=100.0, points=1), 2, Own(1e-6, agent=many))
+        assert request is not None
+        assert request.floods == floods
+
+
+def test_a_single_agent_floods_nothing() -> None:
+    request = ask(Outlook(), 20, Own(1e-6, agent=root(height=0)))
+    assert request is not None
+    assert not request.floods
+
+
 # Without multipliers.
 
 

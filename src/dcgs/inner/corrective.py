@@ -181,12 +181,14 @@ class _Hull:
         S, images = self.state.S, self._images[: len(self.state.S)]
         S.stack()
         weights, image = S.weights, self.image
-        x = S.dense()
-        dots = self._dots(phi, image, x)
+        # Without the term of a proximal point, weights and images are enough: no point is needed.
+        x = S.dense() if phi.eta > 0.0 else np.zeros(1)
+        constant = S.dots(phi.linear)
+        dots = self._dots(phi, image, x, constant)
         lowest, last = math.inf, 0
         preconditioner = self._preconditioner(phi)
         slow = _AGAIN if self.state.was_slow else _SLOW
-        newton_is_cheap = len(S) ** 2 * (self.f.map.size + x.size) <= _MOST_PRODUCTS
+        newton_is_cheap = len(S) ** 2 * (self.f.map.size + math.prod(S.shape)) <= _MOST_PRODUCTS
         for step in range(limit):
             above = dots - dots.min()  # the common part is removed, to lose less to rounding
             if step >= slow and step % 2 == 0 and newton_is_cheap:
@@ -201,11 +203,11 @@ class _Hull:
                 lowest, last = gap, step
             if gap <= goal or slope >= 0.0 or step - last > _STEPS:
                 return step
-            motion, d = move @ images, S.combined(move)
+            motion, d = move @ images, S.combined(move) if phi.eta > 0.0 else 0.0 * x
             gamma = line_minimizer(phi.f.loss, image, motion, slope, phi.prox_curvature(d), 1.0)
             weights[:] = target if gamma == 1.0 else (1.0 - gamma) * weights + gamma * target
             image, x, before = image + gamma * motion, x + gamma * d, dots
-            dots = self._dots(phi, image, x)
+            dots = self._dots(phi, image, x, constant)
             change = (dots - dots[0]) - (before - before[0])
             along, across = float(move @ change), float(change @ (preconditioner * change))
             if along > 0.0 and across > 0.0:
@@ -232,10 +234,11 @@ class _Hull:
         S.trim()
         self.state.idle = idle[: len(S)].copy()
 
-    def _dots(self, phi: Subproblem, image: Image, x: Point) -> Vector:
-        """Return the inner products of ∇φ with the atoms."""
+    def _dots(self, phi: Subproblem, image: Image, x: Point, constant: Vector) -> Vector:
+        """Return the inner products of ∇φ with the atoms; ``constant`` are those of its linear term."""
         S = self.state.S
-        return self._images[: len(S)] @ phi.f.loss.grad(image) + S.dots(phi.linear + phi.prox_grad(x))
+        other = constant if phi.eta == 0.0 else S.dots(phi.linear + phi.prox_grad(x))
+        return self._images[: len(S)] @ phi.f.loss.grad(image) + other
 
     def _preconditioner(self, phi: Subproblem) -> Vector:
         """Return for each atom about one over the curvature of φ toward it."""

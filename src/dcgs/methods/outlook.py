@@ -57,9 +57,10 @@ _TOLERANCE, _COARSE = 0.25, 0.75
 _WOLFE, _ALWAYS = 2.0, 5
 # The gap falls as a power of the number of rounds, between these.
 _SLOWEST, _FASTEST = 0.5, 6.0
-# Shares are flooded if that saves rounds and is cheap in this sense. A row is of so many numbers, what is
-# attached has a header of as many, and a message of the method.
-_ROW, _HEADER, _MESSAGE = 4, 4, 14
+# Shares are flooded if they are at most the share _WORTH of the numbers in the messages of the rounds that it
+# saves. A row is of so many numbers, what is attached has a header of as many, and a message of the method.
+_WORTH = 0.25
+_ROW, _HEADER, _MESSAGE = 5, 6, 14
 
 
 class Proposal(IntEnum):
@@ -317,17 +318,30 @@ class Outlook:
         return expected <= (_GENEROUS if self._share(view) <= _CHEAP else _GOOD) * goal
 
     def _may_flood(self, view: View) -> bool:
-        """Return True if flooding of shares saves rounds, and costs little."""
-        tree = view.agent.tree
-        return view.agent.reliable and tree.diameter < 2 * tree.height and self._share(view, True) <= _CHEAP
+        """Return True if flooding of shares saves rounds, whose messages have many more numbers."""
+        saved = 2 * view.agent.tree.height - view.agent.tree.diameter
+        return view.agent.reliable and saved > 0 and self._flood(view) <= _WORTH * saved * self._message
 
-    def _share(self, view: View, floods: bool = False) -> float:
+    def _share(self, view: View) -> float:
         """Return the share of certificates, with another one, in all that is sent until they are known."""
-        size, rounds = _MESSAGE + self.entries / self.points, view.rounds + 2 * view.height
-        return (self.spent + self._cost(view, floods)) / (rounds * size)
+        rounds = view.rounds + 2 * view.height
+        return (self.spent + self._cost(view, floods=False)) / (rounds * self._message)
 
     def _cost(self, view: View, floods: bool) -> float:
         """Return about how many numbers a certificate adds to each message of the agent that sends most."""
-        tree, agents = view.agent.tree, view.agent.facts.agents
-        numbers = 0.5 * _ROW * agents + _HEADER * tree.diameter if floods else 0.0
-        return numbers + tree.load * int(np.count_nonzero(view.x))
+        numbers = self._flood(view) if floods else 0.0
+        return numbers + view.agent.tree.load * int(np.count_nonzero(view.x))
+
+    @property
+    def _message(self) -> float:
+        """The numbers of a message of the method, on average."""
+        return _MESSAGE + self.entries / self.points
+
+    def _flood(self, view: View) -> float:
+        """Return about how many numbers cross an edge in one direction if shares are flooded.
+
+        An agent sends what is new to it to all neighbors but the one from which it came.
+        """
+        facts = view.agent.facts
+        new = 1.0 - (facts.agents - 1) / (facts.agents * facts.mean_degree) if facts.agents > 1 else 0.0
+        return _ROW * facts.agents * new + _HEADER * view.agent.tree.diameter
