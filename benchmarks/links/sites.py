@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
+import dcgs
 from dcgs.runtime.transport import Transfer
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import host_of
@@ -185,7 +186,8 @@ def main() -> int:
             f"{row['link']}, {row['message']}: sites {row['sites']:.2f} ms, bare TLS {row['bare']:.2f}, "
             f"{row['difference']:.2f} more, {row['ratio']:.2f} times{over}",
         )
-    versions = {package: version(package) for package in ("dcgs", "numpy", "aiohttp", "cryptography")}
+    versions = {package: version(package) for package in ("numpy", "aiohttp", "cryptography")}
+    versions |= {"dcgs": dcgs.__version__}
     environment = {
         "command": f"python benchmarks/links/sites.py {' '.join(sys.argv[1:])}".strip(),
         "versions": versions | {"python": platform.python_version()},
