@@ -89,7 +89,7 @@ class Mailbox:
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
-        self._in_memory = 0
+        self._in_memory = self._wakes = 0
         self._fresh: dict[int, tuple[str, bytes]] = {}
         self._untaken: dict[tuple[int, int, int], int] = {}
         self._untaken_of: dict[int, int] = defaultdict(int)
@@ -132,7 +132,8 @@ class Mailbox:
             if fits:
                 self._in_memory += len(message)
                 self._new[key] = header.round, message
-                self._arrived.notify_all()
+        if fits:
+            self.wake()
         self._write(key, header.round, message)
         if not fits:
             self.wake()
@@ -177,14 +178,21 @@ class Mailbox:
             query = "delete from received where sender = ? and tag = ? and sequence = ?"
             self._incoming.execute(query, (sender, tag, sequence))
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something comes in, or for this number of seconds."""
+    @property
+    def wakes(self) -> int:
+        """How often those who wait were woken."""
+        return self._wakes
+
+    def wait(self, seconds: float, wakes: int) -> None:
+        """Wait until something comes in, for at most this number of seconds; not at all if there were more
+        than so many wakes before: it came while the caller looked."""
         with self._arrived:
-            self._arrived.wait(seconds)
+            self._arrived.wait_for(lambda: self._wakes != wakes, seconds)
 
     def wake(self) -> None:
         """End a wait."""
         with self._arrived:
+            self._wakes += 1
             self._arrived.notify_all()
 
     def add(self, items: Iterable[Outgoing], of_others: bool = False) -> None:
