@@ -31,7 +31,7 @@ from dcgs.sites.envelope import OVERHEAD, EnvelopeError, EnvelopeHeader, Sealer,
 from dcgs.sites.events import EVENTS, EventLog
 from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
 from dcgs.sites.lock import runs_in
-from dcgs.sites.mailbox import Mailbox
+from dcgs.sites.mailbox import Mailbox, Outgoing
 from dcgs.sites.node import Site
 from dcgs.sites.page import PAGE
 from dcgs.sites.server import client_context, server_context
@@ -592,3 +592,38 @@ def test_sentences_that_others_cause_do_not_fill_the_disk(
     lines = (tmp_path / EVENTS).read_text().splitlines()
     assert "more than 200 sentences in a minute" in lines[-1]
     assert (tmp_path / EVENTS).stat().st_size < 1200
+
+
+def test_an_envelope_that_is_sent_again_is_not_acknowledged_by_what_was_said_before(tmp_path: Path) -> None:
+    with closing(Mailbox(tmp_path, capacity=1000)) as mailbox:
+        header = EnvelopeHeader(0, 1, 1, 1, 0, 1)
+        mailbox.add([Outgoing("graz", header, b"envelope", b"digest")])
+        first = mailbox.next_for("graz")
+        assert first is not None
+        assert mailbox.next_for("graz", [first.id]) is None  # it is on its way
+        mailbox.delivered("graz", first.id)
+        mailbox.send_again(header)
+        mailbox.delivered("graz", first.id)  # said by a request that was late
+        again = mailbox.next_for("graz", [first.id])
+        assert again is not None
+        assert again.envelope == b"envelope"
+        mailbox.delivered("graz", again.id)
+        assert mailbox.waiting() == {}
+        request = Outgoing("graz", header._replace(tag=4), b"request", b"")
+        for _ in range(2):  # the first is not acknowledged, but may have been read
+            mailbox.add([request])
+            pending = mailbox.next_for("graz", [again.id])
+            assert pending is not None
+            again = pending
+
+
+def test_envelopes_that_a_kill_kept_from_the_disk_are_made_again(tmp_path: Path) -> None:
+    header = EnvelopeHeader(0, 1, 1, 1, 0, 1)
+    with closing(Mailbox(tmp_path, capacity=1000)) as mailbox:
+        mailbox.add([Outgoing("graz", header, b"envelope", b"digest")])
+        mailbox.recover()
+        assert mailbox.sent(header) == b"digest"
+        mailbox._outgoing.execute("delete from envelopes")
+        mailbox._outgoing.commit()
+        mailbox.recover()
+        assert mailbox.sent(header) is None

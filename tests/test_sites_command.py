@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from dcgs.learn.files.handover import HandoverFiles
 from dcgs.learn.linear.fit import RowsFit
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.events import EventLog
+from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.node import Site
 from dcgs.sites.study import Study
 from fit_runs import ENVIRONMENT
@@ -255,6 +257,25 @@ def test_a_site_that_is_done_is_done_again(tmp_path: Path) -> None:
     assert site.done is not None
     with site.running(EventLog(show=lambda text: None), again=True):
         pass
+
+
+def test_a_site_that_is_stopped_by_a_signal_goes_on_and_has_told_nobody_that_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites = make_sites(tmp_path, nx.path_graph(2), (0,), {"problem": "lasso", "radius": 1.0})
+    ulm, state = str(sites.file("ulm")), Site.load(sites.file("ulm")).state
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dcgs.cli.site.fit_over", lambda *given: 143)
+    with pytest.raises(SystemExit) as ended:
+        main(["site", "run", ulm])
+    assert ended.value.code == 143
+    with closing(Mailbox(state, 1000)) as mailbox:
+        assert mailbox.waiting() == {}  # the last message of a run would be one
+        assert mailbox.fact("done") is None
+    assert main(["site", "status", ulm]) == 0
+    printed = capsys.readouterr().out
+    assert "it does NOT run, and is not done; start it with: dcgs site run" in printed
+    assert "it was stopped, and goes on when it is started again" in printed
 
 
 def test_a_study_says_whether_sums_are_masked_and_what_leaves_a_site(

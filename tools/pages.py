@@ -693,6 +693,21 @@ def links_instances() -> str:
 _STEP = {"one agent's share": "{case}", "solver": "{solver}", "step over product and oracle": "{ratio:.2f}"}
 _EXCHANGE = {"message": "{message}", "bare": "{bare:.2f}", "dcgs": "{ours:.2f}", "dcgs / bare": "{ratio:.2f}"}
 _EXCHANGE["dcgs − bare"] = "{difference:.2f}"
+_SITES = {"link": "{link}", "message": "{message}", "bare TLS, ms": "{bare:.1f}", "sites, ms": "{sites:.1f}"}
+_SITES |= {"sites − bare, ms": "{difference:.1f}", "sites / bare": "{ratio:.2f}", "sites / model": "{model}"}
+
+
+def sites() -> str:
+    """Return the times of rounds between sites, with the number of processes beside them."""
+    made = record("links/sites")
+    rows = [
+        row | {"model": f"{row['over_model']:.2f}" if "over_model" in row else ""} for row in made["rows"]
+    ]
+    busy = made["environment"]["machine"]["wanted by processes"]
+    table = captioned(TextTable.formatted("", _SITES, rows), "links/sites")
+    return f"{table} Meanwhile {busy:.0f} processes wanted the two cores."
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "rounds-versions": rounds_versions,
     "rounds-stops": rounds_stops,
@@ -718,6 +733,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "checkpoint": checkpoint,
     "exchange": lambda: measurements("exchange", _EXCHANGE),
     "exchange-uneven": exchange_uneven,
+    "sites": sites,
     "completion": completion,
     "completion-synthetic": completion_synthetic,
     "completion-seeds": completion_seeds,

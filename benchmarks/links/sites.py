@@ -1,6 +1,6 @@
 """The time of a round between sites over HTTPS, beside a bare TLS socket and the model, in one run.
 
-``python benchmarks/links/sites.py [--rounds N] [--json FILE]``, as root for the shaped links. Two sites in
+``python benchmarks/links/sites.py [--rounds N] [--json FILE]``, as root for the network. Two sites in
 network namespaces, with a veth link between them, exchange vectors; one of them dials the other. A bare TLS
 socket with the same certificates does the same with the same bytes. Rounds of both alternate, so that the
 machine is as busy for one as for the other. With tbf each end may send 10 MB/s; the model is bytes / speed.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import socket
 import ssl
@@ -17,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
@@ -104,6 +106,14 @@ class BareSocket:
         return seconds
 
 
+def _summary(sites: NDArray[Any], bare: NDArray[Any]) -> dict[str, float]:
+    """Return medians in ms, of pairs that were measured one after the other; and of their ratio."""
+    kinds = {"sites": sites, "bare": bare, "difference": sites - bare}
+    return {"ratio": float(np.median(sites / bare))} | {
+        kind: 1e3 * float(np.median(seconds)) for kind, seconds in kinds.items()
+    }
+
+
 def _connected(host: str) -> socket.socket:
     for _ in range(3000):
         try:
@@ -114,7 +124,7 @@ def _connected(host: str) -> socket.socket:
 
 
 def at_site(file: Path, host: str, count: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Run at one site; return the median seconds of a round, by the size."""
+    """Run at one site; return the times of a round, by the size."""
     site, times = Site.load(file), {}
     with site.running(EventLog(show=lambda text: None)) as runtime:
         transport = runtime.transport
@@ -125,7 +135,7 @@ def at_site(file: Path, host: str, count: int, sizes: dict[str, int]) -> dict[st
             for _ in range(few):
                 pairs["sites"] += rounds_of_sites(transport, size, 1)
                 pairs["bare"] += bare.rounds(size, 1)
-            times[name] = {kind: median(seconds[1:]) for kind, seconds in pairs.items()}
+            times[name] = _summary(*(np.array(pairs[kind][1:]) for kind in ("sites", "bare")))
         bare.socket.close()
     return times
 
@@ -162,24 +172,29 @@ def main() -> int:
         return 0
     if (why := refusal()) is not None:
         sys.exit(why)
+    kinds = {"as fast as it can be": SIZES, "10 MB/s": {k: v for k, v in SIZES.items() if k != "80 kB"}}
     rows = []
-    for name, times in measure(args.rounds, False, SIZES).items():
-        sites, bare = 1e3 * times["sites"], 1e3 * times["bare"]
-        rows.append({"link": "as fast as it can be", "size": name, "sites_ms": sites, "bare_ms": bare})
-    shaped = measure(max(15, args.rounds // 4), True, {k: v for k, v in SIZES.items() if k != "80 kB"})
-    for name, times in shaped.items():
-        model = 1e3 * SIZES[name] / SPEED
-        both = {"sites_ms": 1e3 * times["sites"], "bare_ms": 1e3 * times["bare"], "model_ms": model}
-        rows.append({"link": "10 MB/s", "size": name, **both})
+    for link, chosen in kinds.items():
+        shaped = link == "10 MB/s"
+        for name, times in measure(args.rounds, shaped, chosen).items():
+            model = 1e3 * SIZES[name] / SPEED
+            ratios = {"over_model": times["sites"] / model, "bare_over_model": times["bare"] / model}
+            rows.append({"link": link, "message": name, **times, **(ratios if shaped else {})})
     for row in rows:
-        beside = f", model {row['model_ms']:.1f} ms" if "model_ms" in row else ""
+        over = f", {row['over_model']:.2f} times the model" if "over_model" in row else ""
         print(
-            f"{row['link']}, {row['size']}: sites {row['sites_ms']:.2f} ms, bare TLS {row['bare_ms']:.2f}",
-            beside,
+            f"{row['link']}, {row['message']}: sites {row['sites']:.2f} ms, bare TLS {row['bare']:.2f}, "
+            f"{row['difference']:.2f} more, {row['ratio']:.2f} times{over}",
         )
-    about = {"version": dcgs.__version__, "python": platform.python_version(), "rounds": args.rounds}
+    versions = {package: version(package) for package in ("numpy", "aiohttp", "cryptography")}
+    versions |= {"dcgs": dcgs.__version__}
+    environment = {
+        "command": f"python benchmarks/links/sites.py {' '.join(sys.argv[1:])}".strip(),
+        "versions": versions | {"python": platform.python_version()},
+        "machine": {"cores": os.cpu_count(), "wanted by processes": round(os.getloadavg()[0], 1)},
+    }
     if args.json is not None:
-        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+        args.json.write_text(json.dumps({"environment": environment, "rows": rows}, indent=2) + "\n")
     return 0
 
 

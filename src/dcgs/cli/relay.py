@@ -11,7 +11,8 @@ from rich.console import Console
 
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import job
-from dcgs.sites.events import EventLog
+from dcgs.sites.config import SiteConfig
+from dcgs.sites.events import EVENTS, EventLog
 from dcgs.sites.relay import run_relay
 
 _ABOUT = """\
@@ -19,10 +20,11 @@ Keep envelopes for sites that can only dial out. A relay sees sender, receiver, 
 read them.
 """
 _MORE = """\
-Its keys are made by dcgs site key relay/ --listen 0.0.0.0:8443, and signed with the study.
+Its keys are made by dcgs site key in a folder named relay, and signed with the study.
 
 examples:
-  dcgs relay run relay/relay.toml
+  dcgs site key relay/ --listen 0.0.0.0:8443
+  dcgs relay run relay            when relay.crt and study.toml have come back from the coordinator
 """
 
 
@@ -30,10 +32,12 @@ def add(jobs: Any) -> None:
     """Add the job to the command."""
     kinds = job(jobs, "relay", HELP["relay"], _ABOUT, _MORE).add_subparsers(required=True, metavar="WHAT")
     run = job(kinds, "run", "serve until it is stopped", _ABOUT, _MORE)
-    run.add_argument("relay", type=Path, metavar="RELAY", help="the file of the relay")
+    run.add_argument("relay", type=Path, metavar="RELAY", help="the file of the relay, or its folder")
     run.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    asyncio.run(run_relay(args.relay, EventLog(args.relay.resolve().parent / "events.jsonl")))
+    folder = SiteConfig.load(args.relay).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(run_relay(args.relay, EventLog(folder / EVENTS)))
     return 0

@@ -33,12 +33,17 @@ dcgs site run ends when the model is certified and no other site needs this one.
 a reboot or an update of the machine, start it again: it goes on where it was, to the bit, and the others
 wait.
 
-examples:
+from nothing to a model, at the site ulm, in this order:
   dcgs site key ulm/ --data patients.csv --listen 0.0.0.0:8443
-  dcgs site check ulm/ulm.toml
-  dcgs site agree ulm/ulm.toml
-  dcgs site run ulm/ulm.toml
-  dcgs site status ulm/ulm.toml
+                                  make keys; send ulm/ulm.csr to the coordinator, and compare by phone
+  dcgs site check ulm             study.toml and ulm.crt came back, and are in ulm/: what is missing?
+  dcgs site agree ulm             read what is computed and what leaves the site, and agree
+  dcgs site run ulm               until it is done
+  dcgs site status ulm            does it run, whom does it wait for?
+  dcgs show ulm/run/*/model       the model
+
+Without --listen the site only dials out. The coordinator begins with dcgs study new; see dcgs study --help.
+docs/sites.md has all commands, and a unit for systemd.
 """
 
 
@@ -85,7 +90,8 @@ def _key(args: argparse.Namespace, console: Console) -> int:
         atomic_write(config, site_file(name, args.study, args.listen, args.data).encode())
     console.print(
         f"{private} is the private key and stays here; {request} is the request that dcgs study sign signs; "
-        f"{config} is the file of the site",
+        f"{config} is the file of the site. Send {request.name} to the coordinator, put {args.study} and "
+        f"{name}.crt, which come back, into {folder}, and see what is missing with: dcgs site check {config}",
         soft_wrap=True,
     )
     return 0
@@ -142,10 +148,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         if again:
             console.print(f"the model is in {fit.out}; this run was done before", soft_wrap=True)
             return 0
-        status = fit_over(runtime, fit, console)
-        if status == 0:
-            runtime.transport.facts["result"] = how_it_ended(fit.out)
-        return status
+        if (status := fit_over(runtime, fit, console)) != 0:
+            raise SystemExit(status)  # it was stopped: it goes on when it is started again, and has not ended
+        runtime.transport.facts["result"] = how_it_ended(fit.out)
+        return 0
 
 
 def how_it_ended(out: Path) -> str:

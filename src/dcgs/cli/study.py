@@ -35,10 +35,14 @@ _MORE = """\
 A site is NAME, or NAME=https://HOST:PORT if others can dial it. On an edge the end without an address dials
 the other; where neither end has one, both dial the relay. The options of dcgs fit say what is fitted.
 
-examples:
+the coordinator's part, in this order:
   dcgs study new heart/ --sites ulm=https://ulm.example.org:8443,graz,bern --problem logistic --radius auto
-  dcgs study sign heart/ ulm.csr
-  dcgs study show heart/
+                                  each site then makes its keys: dcgs site key FOLDER
+  dcgs study sign heart/ ulm.csr graz.csr bern.csr
+                                  give heart/study.toml to all sites, and each its certificate
+  dcgs study show heart/          its SHA-256, to be compared by phone; the sites go on with dcgs site check
+
+later, if graz will not come back:
   dcgs study without graz heart/
 """
 _CLOCK = ("seconds", "every", "resume", "measure", *OF_NOISE)
@@ -214,8 +218,7 @@ def _new(args: argparse.Namespace, console: Console) -> int:
     atomic_write(file, replace(study, ca=authority.pem).to_toml().encode())
     console.print(
         f"{file} is the study; {args.folder / CA_KEY} is the private key that signs its certificates. Now "
-        "each site "
-        "makes its keys with: dcgs site key FOLDER. Sign their requests with: dcgs study sign "
+        "each site makes its keys with: dcgs site key FOLDER. Sign their requests with: dcgs study sign "
         f"{args.folder} REQUEST",
         soft_wrap=True,
     )

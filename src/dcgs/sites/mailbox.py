@@ -84,10 +84,12 @@ class Mailbox:
         self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
         self._bytes_sent = _total(self._outgoing, "select sum(size) from outgoing")
         self._bytes_received = _total(self._incoming, "select sum(length(message)) from received")
+        newest = "select sender, tag, max(sequence) from received group by sender, tag"
+        self._newest = {(i, tag): sequence for i, tag, sequence in self._incoming.execute(newest)}
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
-        self._in_memory = 0
+        self._in_memory = self._wakes = 0
         self._fresh: dict[int, tuple[str, bytes]] = {}
         self._untaken: dict[tuple[int, int, int], int] = {}
         self._untaken_of: dict[int, int] = defaultdict(int)
@@ -125,11 +127,13 @@ class Mailbox:
                         f"with this one they have {untaken}."
                     )
                 self._untaken[key], self._untaken_of[header.sender] = len(message), untaken
+            self._newest[key[:2]] = max(header.sequence, self._newest.get(key[:2], 0))
             fits = self._in_memory + len(message) <= _IN_MEMORY
             if fits:
                 self._in_memory += len(message)
                 self._new[key] = header.round, message
-                self._arrived.notify_all()
+        if fits:
+            self.wake()
         self._write(key, header.round, message)
         if not fits:
             self.wake()
@@ -145,6 +149,8 @@ class Mailbox:
         with self._arrived:
             if (sender, tag, sequence) in self._new:
                 return self._new[sender, tag, sequence]
+            if sequence > self._newest.get((sender, tag), 0):
+                return None  # without waiting for what is being written
         with self._locks[0]:
             query = "select round, message from received where sender = ? and tag = ? and sequence = ?"
             row: tuple[int, bytes] | None = self._incoming.execute(query, (sender, tag, sequence)).fetchone()
@@ -172,14 +178,21 @@ class Mailbox:
             query = "delete from received where sender = ? and tag = ? and sequence = ?"
             self._incoming.execute(query, (sender, tag, sequence))
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something comes in, or for this number of seconds."""
+    @property
+    def wakes(self) -> int:
+        """How often those who wait were woken."""
+        return self._wakes
+
+    def wait(self, seconds: float, wakes: int) -> None:
+        """Wait until something comes in, for at most this number of seconds; not at all if there were more
+        than so many wakes before: it came while the caller looked."""
         with self._arrived:
-            self._arrived.wait(seconds)
+            self._arrived.wait_for(lambda: self._wakes != wakes, seconds)
 
     def wake(self) -> None:
         """End a wait."""
         with self._arrived:
+            self._wakes += 1
             self._arrived.notify_all()
 
     def add(self, items: Iterable[Outgoing], of_others: bool = False) -> None:

@@ -176,7 +176,9 @@ class Site:
                         journal.unlink()  # nobody can unmask what was recorded of this run
                 transport.ended = "It is done: all sites have ended."
             except BaseException as error:
-                transport.ended = f"It has ended, and is not done: {str(error) or 'it was stopped'}"
+                stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+                why = "it was stopped, and goes on when it is started again." if stopped else str(error)
+                transport.ended = f"It has ended, and is not done: {why}"
                 log.say(transport.ended, is_shown=False)
                 raise
             finally:

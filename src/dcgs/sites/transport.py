@@ -445,8 +445,10 @@ class SiteTransport(Transport):
         patience = 3600.0 * self.study.limits.patience_hours
         say_at, self.awaited = start + _SAY_AFTER, (name, start)
         said, ask_at = False, start + _ASK_AFTER
-        while (found := self._mailbox.take(rank, tag, sequence)) is None:
-            now = time.time()
+        while True:
+            wakes, now = self._mailbox.wakes, time.time()
+            if (found := self._mailbox.take(rank, tag, sequence)) is not None:
+                break
             if self._broken is not None:
                 raise RunAbortedError(f"the connections of this site failed: {self._broken!r}.")
             if now - start > patience:
@@ -464,7 +466,7 @@ class SiteTransport(Transport):
                 ask_at = now + _ASK_AGAIN
                 with suppress(OSError):
                     self.mail.missing(rank, tag, sequence)
-            self._mailbox.wait(_CHECK)
+            self._mailbox.wait(_CHECK, wakes)
         self.awaited = None
         if said:
             self._log.say(f"{name} has answered; going on")
@@ -488,8 +490,11 @@ class SiteTransport(Transport):
     def deliver(self, linger: float = LINGER) -> None:
         """Wait until neighbors have what this site has sent, at most for some seconds."""
         end = time.monotonic() + linger
-        while self._mailbox.waiting() and time.monotonic() < end:
-            self._mailbox.wait(_CHECK)
+        while True:
+            wakes = self._mailbox.wakes
+            if not self._mailbox.waiting() or time.monotonic() > end:
+                return
+            self._mailbox.wait(_CHECK, wakes)
 
 
 def _step(position: int) -> str:
