@@ -103,6 +103,39 @@ def column_rows(
     return sorted(found)
 
 
+def fold_differences(
+    messages: Iterable[SentArrays], receiver: int, patients: pd.DataFrame, level: str, sites: Sites
+) -> list[int]:
+    """Return the patients that differences of the first Hessians of folds show: held out alone of a level.
+
+    They are at one model, and each row is held out in one fold: together they are so many times less one the
+    Hessian of all rows. All sites receive them from the root.
+    """
+    d, found = len(sites.features), set()
+    scale = np.diag(np.r_[sites.deviations, 1.0])
+    scale[:d, d] = sites.means
+    place = sites.features.index(level)
+    size = (d + 1) * (d + 2) // 2
+    folds = (
+        array.reshape(-1, size)
+        for message in messages
+        if message.receiver == receiver
+        for array in message.arrays
+        if array.dtype == np.float64 and array.size in range(2 * size, 11 * size, size)
+    )
+    first = next(folds, np.zeros((0, size)))
+    for held_out in first.sum(axis=0) / max(1, len(first) - 1) - first:
+        H = np.zeros((d + 1, d + 1))
+        H[np.triu_indices(d + 1)] = held_out
+        row = (scale @ (H + np.triu(H, 1).T) @ scale.T)[place]
+        if abs(row[place]) < 1e-9:
+            continue
+        known = row[[sites.features.index(name) for name in sites.numeric]] / row[place]
+        matches = np.isclose(patients[list(sites.numeric)], known, rtol=1e-3).all(axis=1)
+        found |= set(patients.index[matches])
+    return sorted(found)
+
+
 def ratings(messages: Iterable[SentArrays], sender: int, mean: float, ridge: float) -> dict[int, int]:
     """Return the ratings that the counts and sums of items before a fit show, by the place of the item.
 

@@ -1,10 +1,11 @@
 """Planted patients and ratings, and curious neighbors who look for them: ``python tests/planted.py 200``.
 
 Each case has four made-up sites. In the last one a patient is planted: the only one who died there, the only
-one with a level, the only row of the site, or one with a value far outside. A case of ratings has a shop of
-two customers, or a customer who alone has rated some items. Attackers read what the planted site sends and
-what the root sends, in an open fit and in one as it is by default. A line for each kind has how many are
-found.
+one with a level, the only row of the site, or one with a value far outside. Or twelve at all sites have a
+level, of whom some are alone in a part of the rows that is held out to find the radius. A case of ratings has
+a shop of two customers, or a customer who alone has rated some items. Attackers read what the planted site
+sends and what the root sends, in an open fit and in one as it is by default. A line for each kind has how
+many are found.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import numpy as np
 import pandas as pd
 
 import dcgs
-from attackers import Sites, class_sums, column_rows, level_rows, ratings
+from attackers import Sites, class_sums, column_rows, fold_differences, level_rows, ratings
 from fit_runs import alone
 from secure_runs import chi_square
 
-PATIENTS = ("single death", "single level", "one row", "outlier")
+PATIENTS = ("single death", "single level", "one row", "outlier", "twelve of a level")
 OPEN, DEFAULT = "--open", ""
 _FIT = "--graph star --no-report --held-out 0 --force"
 
@@ -50,6 +51,8 @@ def hospitals(folder: Path, kind: str, rng: Any) -> tuple[list[pd.DataFrame], in
             table.loc[row, "ill"] = "yes"
         if site == 3 and kind == "single level":
             table.loc[row, "ward"] = "isolation"
+        if kind == "twelve of a level":
+            table.loc[table.index[:3], "ward"] = "isolation"
         if site == 3 and kind == "outlier":
             table.loc[row, "crp"] = 1e7
         table.to_csv(folder / f"h-{site}.csv", index=False)
@@ -71,9 +74,10 @@ def fitted(folder: Path, command: str) -> tuple[list[Any], bool]:
 
 def patient(folder: Path, kind: str, seed: int, mode: str) -> tuple[bool, bool, list[Any]]:
     """Return whether attackers find the planted patient and nobody else, whether the fit was refused, and
-    the messages."""
+    the messages. Of twelve with a level, those that are alone in a part of the rows are to be found."""
     tables, row = hospitals(folder, kind, np.random.default_rng(seed))
-    command = f"fit logistic --data {folder}/h-{{agent}}.csv --target ill --radius 3"
+    radius = "auto" if kind == "twelve of a level" else 3
+    command = f"fit logistic --data {folder}/h-{{agent}}.csv --target ill --radius {radius}"
     messages, refused = fitted(folder, f"{command} --method-option form=newton {mode}")
     features = ["age", "creatinine", "hb", "crp", "ward=medicine", "ward=surgery"]
     if (folder / "m" / "agent-000.npz").exists() and not refused:
@@ -84,6 +88,10 @@ def patient(folder: Path, kind: str, seed: int, mode: str) -> tuple[bool, bool, 
             for level in column.get("levels") or [""]
         ]
     sites = Sites.of(features, tables, "ill")
+    if kind == "twelve of a level":
+        everyone = pd.concat(tables, ignore_index=True)
+        names = set(fold_differences(messages, 1, everyone[list(sites.numeric)], "ward=isolation", sites))
+        return bool(names) and names <= {*everyone.index[everyone["ward"] == "isolation"]}, refused, messages
     candidates = tables[3][list(sites.numeric)]
     found: set[int] = set()
     for sender in (3, 0):

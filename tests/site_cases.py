@@ -3,13 +3,16 @@ number."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import networkx as nx
 import numpy as np
 
 import dcgs
-from dcgs.runtime import Runtime
+from dcgs.runtime import Lockstep, Runtime
+from dcgs.runtime.base import Job
+from dcgs.runtime.group import ProcessGroup
+from dcgs.secure.keys import Ed25519Signatures, Signatures
 
 METHODS = (
     dcgs.FastDCGS(),
@@ -21,6 +24,37 @@ METHODS = (
     dcgs.PGExtra(),
     dcgs.ProjectedAGD(),
 )
+
+
+class Stamps(Signatures):
+    """Signatures as long as those of sites, which sign nothing."""
+
+    nbytes = Ed25519Signatures.nbytes
+
+    def sign(self, statement: bytes) -> bytes:
+        return bytes(self.nbytes)
+
+    def verifies(self, agent: int, statement: bytes, signature: bytes) -> bool:
+        return signature == bytes(self.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class StampedLockstep(Runtime):
+    """Lockstep whose keys of masked sums are as long as those between sites, which are signed."""
+
+    inner: Lockstep = field(default_factory=Lockstep)
+
+    def run(self, job: Job) -> None:
+        self.inner.run(job)
+
+    def hosts(self, agents: int) -> range:
+        return self.inner.hosts(agents)
+
+    def group(self) -> ProcessGroup:
+        return self.inner.group()
+
+    def signatures(self) -> Stamps:
+        return Stamps()
 
 
 @dataclass(frozen=True)
@@ -44,7 +78,7 @@ class SiteCase:
             rounds=self.rounds,
             gap=1e-3 if self.method.stops_itself else None,
             every=None,
-            runtime=runtime,
+            runtime=StampedLockstep() if runtime is None else runtime,
             secure=self.secure,
         )
 

@@ -16,7 +16,7 @@ from dcgs.learn.linear.classes import against_rest
 from dcgs.learn.linear.design import DesignSpec, designs
 from dcgs.learn.linear.fit import rows_paths
 from dcgs.learn.radius.folds import HoldOut
-from dcgs.learn.radius.result import Path
+from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.sites import Rows
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.runtime import Lockstep, Runtime
@@ -36,7 +36,7 @@ def flowers(features: int) -> dict[int, Rows]:
     return {i: Rows(A[i * 60 : i * 60 + 60], kinds[i * 60 : i * 60 + 60].astype(float)) for i in range(3)}
 
 
-def paths_of(features: int, runtime: Runtime, folds: int = 2) -> tuple[list[Path], Reductions]:
+def paths_of(features: int, runtime: Runtime, folds: int = 2) -> tuple[list[RadiusPath], Reductions]:
     """Return the paths of the three classes, and the network."""
     network = Reductions(GRAPH, runtime)
     sites = {i: site for i, site in flowers(features).items() if i in network.hosts}
@@ -52,7 +52,7 @@ def rounds_of_paths(network: Reductions) -> int:
     return sum(one.rounds for one in network.sent if "loss" in one.name or "atom" in one.name)
 
 
-def bits(paths: list[Path]) -> list[Any]:
+def bits(paths: list[RadiusPath]) -> list[Any]:
     """Return all that the paths found, and the rounds of each."""
     return [
         (path.points, path.null, path.stopped, path.rounds, [x.tobytes() for one in path.models for x in one])
@@ -158,7 +158,7 @@ def test_a_model_of_classes_that_explains_nearly_all_is_left_for_a_clearly_bette
         dcgs.PathPoint(9.0, error, standard_error, loss, 1.0),
         dcgs.PathPoint(90.0, 0.002, 0.001, 0.0001, 1.0),
     )
-    classes = Path((small, least), null, 0, 0, 1, "", ((), ()), enough=0.01)
+    classes = RadiusPath((small, least), null, 0, 0, 1, "", ((), ()), enough=0.01)
     assert small.is_as_good_as(least, null, 0.01) == as_good
     assert classes.best.radius == (9.0 if as_good else 90.0)
     assert replace(classes, enough=0.0).best.radius == 90.0  # a regression

@@ -94,6 +94,14 @@ def test_a_flag_of_few_and_a_column_of_few_values_have_no_mean() -> None:
     assert column_facts("c", Column(flag), False, FLOOR).mean == pytest.approx(0.15)
 
 
+def test_a_mean_that_few_people_dominate_is_not_sent() -> None:
+    numbers = np.random.default_rng(0).normal(50.0, 10.0, 200)
+    assert column_facts("crp", Column(numbers), False, FLOOR).mean == pytest.approx(numbers.mean())
+    numbers[7] = 1e7
+    facts = column_facts("crp", Column(numbers), False, FLOOR)
+    assert facts.mean is facts.deviation is None
+
+
 def test_of_a_site_with_few_rows_nothing_but_its_name_is_sent() -> None:
     column = Column(np.arange(9.0))
     table = Table(Path("s.csv"), (column,), None, ("age",), None, None, np.arange(9))

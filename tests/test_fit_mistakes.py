@@ -109,6 +109,12 @@ def test_a_page_that_is_asked_for_and_cannot_be_written_is_refused_before_the_fi
     )
 
 
+def test_estimators_without_scikit_learn_say_what_to_install() -> None:
+    program = "import sys; sys.modules['sklearn'] = None; import dcgs.estimators"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "needs scikit-learn, which is not installed. Install it with: pip install 'dcgs[sk" in done.stderr
+
+
 # Files that are missing.
 
 
@@ -158,7 +164,7 @@ def test_files_beyond_the_agents_are_refused_also_where_there_is_no_first_file(
 def test_the_same_file_at_two_sites_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     sites(PLAIN, PLAIN.replace("4,4,4", "4,5,4"), PLAIN)
     run(f"{FIT} --no-report --out m")
-    note = "agents 0 and 2 have the same file, by its checksum: its rows count 2 times."
+    note = "agents 0 and 2 have the same file, by its content: its rows count 2 times."
     assert f"note: {note}" in printed(capsys)
     assert note in summary()["data_notes"]
 

@@ -21,7 +21,7 @@ from thread_transport import Network
 
 
 def record(*agents: int, files: str = "a", is_numbered: bool = False) -> ProcessRecord:
-    """Return the record of a process whose files have these checksums."""
+    """Return the record of a process whose files have these contents."""
     names = tuple(f"agent {i}" for i in agents)
     return ProcessRecord(agents, {}, tuple(("p.csv", checksum) for checksum in files), is_numbered, names)
 
@@ -34,7 +34,7 @@ def test_processes_of_different_fits_are_named_before_they_read(tmp_path: Path) 
         rank = runtime.hosts(2)[0]
         options = {"--agents": str(3 + rank), "--graph": "'cycle'"}
         with pytest.raises(SitesError) as refused:
-            exchange_records(source, None, [rank], options, runtime.group())
+            exchange_records(source, None, [rank], options, runtime)
         return str(refused.value)
 
     texts = Network(2).run(lambda transport: exchanged(OverThreads(transport)))
@@ -52,7 +52,7 @@ def test_one_file_in_all_processes_is_split_and_noted() -> None:
     records = [record(0), record(1, 2)]
     assert not has_own_files(records)
     assert file_notes(records) == [
-        "all 2 processes have the same p.csv, by its checksum: it was split into parts, one for each agent."
+        "all 2 processes have the same p.csv, by its content: it was split into parts, one for each agent."
     ]
 
 
@@ -61,7 +61,7 @@ def test_different_files_of_one_name_are_those_of_the_processes() -> None:
     assert has_own_files(records)
     assert file_notes(records) == [
         "processes have different files p.csv: each was taken as that of its own agent.",
-        "agents 0 and 2 have the same file, by its checksum: its rows count 2 times.",
+        "agents 0 and 2 have the same file, by its content: its rows count 2 times.",
     ]
 
 
@@ -76,7 +76,7 @@ def test_numbered_files_are_no_files_of_processes_and_equal_ones_are_noted() -> 
     records = [record(0, 1, files="ab", is_numbered=True), record(2, files="b", is_numbered=True)]
     assert not has_own_files(records)
     assert file_notes(records) == [
-        "agents 1 and 2 have the same file, by its checksum: its rows count 2 times."
+        "agents 1 and 2 have the same file, by its content: its rows count 2 times."
     ]
     assert file_notes([record(0, 1, files="ab", is_numbered=True)]) == []
 

@@ -154,6 +154,17 @@ def test_four_hospitals_on_a_cycle_take_at_most_48_rounds_beside_the_run() -> No
     assert sum(each["rounds"] for each in summary("found")["sent"]) <= 48
 
 
+@pytest.mark.parametrize(("radius", "most"), [("3", 40), ("auto", 48)])
+def test_four_hospitals_with_masks_and_floors_take_at_most_48_rounds_beside_the_run(
+    radius: str, most: int
+) -> None:
+    """On the complete graph, the default, most masked sums take one round; all took two or more before."""
+    write_patients(Path(), rows=60)
+    run(f"{FOUR.replace(' --open', '')} --radius {radius} --no-report --out m")
+    assert summary()["sums"] == "masked"
+    assert sum(item["rounds"] for item in summary()["sent"]) <= most
+
+
 # What a model is.
 
 
@@ -187,7 +198,7 @@ def test_missing_values_are_filled_with_the_mean_of_all_sites_in_the_fit_and_in_
     run("predict m --data new.csv --out p.csv")
     first, second = (row["prediction"] for row in rows_of([Path("p.csv")]))
     assert first == second
-    assert "column 'b' has 1 missing values, filled as in the fit." in printed(capsys)
+    assert "column 'b' has 1 missing value, filled as in the fit." in printed(capsys)
 
 
 def test_rows_with_holes_can_be_dropped_or_refused(capsys: pytest.CaptureFixture[str]) -> None:

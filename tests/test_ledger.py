@@ -13,12 +13,16 @@ import pytest
 import dcgs
 from dcgs.cli import main
 from dcgs.datasets import write_patients
+from dcgs.learn.summary import ledger_table
 from dcgs.runtime.ledger import (
+    FLAGS,
     HESSIANS,
+    KEYS,
     MASKED,
     NUMBERS,
     TEXTS,
     VECTORS,
+    Entry,
     Ledger,
     added,
     last_fit,
@@ -133,7 +137,10 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
         (np.zeros(8),),  # the longer one of two pieces
         (np.zeros(3), np.zeros(d)),
         (np.zeros(3),),
+        (np.frombuffer(b"ward", dtype=np.uint8),),
+        (np.zeros(0, dtype=np.uint8), np.zeros(2), np.full((2, 21), 97, dtype=np.uint8)),
         (np.zeros(8, dtype=np.uint8),),
+        (np.zeros((3, 32), dtype=np.uint8),),
         (np.zeros(12, dtype=np.uint64),),
     ]
     with Ledger(path, [0]) as written:
@@ -142,12 +149,35 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
             written(1, 0, 1, arrays)
             written(1, 0, 2, arrays)  # one message to two neighbors
     lines = read(path).lines[1:]
-    assert [line.form for line in lines] == [*4 * [HESSIANS], VECTORS, NUMBERS, TEXTS, MASKED]
-    assert [line.masked for line in lines] == [False] * 7 + [True]
+    assert [line.form for line in lines] == [
+        *4 * [HESSIANS],
+        VECTORS,
+        NUMBERS,
+        TEXTS,
+        TEXTS,
+        FLAGS,
+        KEYS,
+        MASKED,
+    ]
+    assert [line.sum for line in lines] == ["the run"] * 9 + [KEYS, "the run"]
+    assert [line.masked for line in lines] == [False] * 10 + [True]
     assert {line.to for line in lines} == {(1, 2)}
     both = added([totals(lines), totals(lines)])
     numbers = 4 * (23 + 25 + 84 + 8)
     assert (both[0].messages, both[0].numbers, both[0].bytes) == (16, numbers, 8 * numbers)
+
+
+def test_a_masked_purpose_has_one_line_with_its_answer() -> None:
+    entries = [
+        Entry("weights", MASKED, True, 3, 30, 240),
+        Entry("weights", FLAGS, False, 3, 3, 3),
+        Entry("weights", NUMBERS, False, 3, 6, 48),
+        Entry("names", TEXTS, False, 4, 40, 40),
+    ]
+    assert ledger_table(entries).rows == [
+        ["weights", MASKED, "flags, numbers", 9, 291],
+        ["names", "texts, open", None, 4, 40],
+    ]
 
 
 def test_a_folder_without_ledgers_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

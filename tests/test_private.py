@@ -233,6 +233,22 @@ def test_each_row_is_prepared_by_itself(tmp_path: Path) -> None:
     assert local.targets.tolist() == [1.0, -1.0, -1.0]
 
 
+def test_no_row_changes_how_others_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A decimal mark that is found from a file would follow from all of its rows."""
+    data = write_tables(tmp_path, 300)
+    command = f"fit logistic {data} --target ill --bounds {tmp_path}/ill.csv --epsilon 1 --budget 9 --force"
+    text = (tmp_path / "s-0.csv").read_text().replace(",", ";")
+    (tmp_path / "s-0.csv").write_text(text + "1,5;x;0,1;yes;2,0\n")
+    assert alone(command) == 0
+    capsys.readouterr()
+    (tmp_path / "s-0.csv").write_text("a;kind;c;ill;cost\n" + "0,1;x;0,2;yes;1,0\n" * 20)
+    with pytest.raises(SystemExit):
+        alone(command)
+    error = " ".join(capsys.readouterr().err.split())
+    assert "columns must have numbers, or levels that are given; 'a', 'c' of" in error
+    assert "See --decimal" in error
+
+
 def test_estimators_fit_with_a_promise_and_write_it_down(tmp_path: Path) -> None:
     A, y, labels = rows(6000)
     budget = PrivacyBudget(tmp_path / "b.json", 2.0, 1e-6)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import dcgs
 from dcgs.report import Progress
-from dcgs.report.progress import ObservedRuntime
+from dcgs.report.progress import observed
 from fit_runs import together, write_sites
 
 SNAPSHOT = dcgs.Snapshot(5, 10, 0, 0, 0, 6, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.5)
@@ -90,7 +90,7 @@ def test_a_run_prints_its_rounds_bytes_and_measured_gap(capsys: pytest.CaptureFi
     with Progress(Console(), clock) as progress:
         task = progress.rounds("lasso", 6)
         task.measured(SNAPSHOT)
-        runtime = ObservedRuntime(dcgs.Lockstep(), task.after_round)
+        runtime = observed(dcgs.Lockstep(), task.after_round)
         dcgs.minimize(
             objectives, dcgs.L1Ball(2), nx.cycle_graph(3), dcgs.DFW(), rounds=6, every=0, runtime=runtime
         )

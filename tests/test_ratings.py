@@ -355,7 +355,7 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
     notes = [
         "agent 0 (odd-0.csv) has 2 ratings that repeat a pair, 1 of them with another value; the mean "
         "counts.",
-        "agent 0 (odd-0.csv) has 1 ratings far outside the others, such as 500; half of all are from 3.25 to "
+        "agent 0 (odd-0.csv) has 1 rating far outside the others, such as 500; half of all are from 3.25 to "
         "4.75.",
         "2 ids of columns differ only in case or blanks, such as 'Film 1' and 'film 1': they are not the "
         "same",

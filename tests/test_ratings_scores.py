@@ -162,9 +162,9 @@ def test_predictions_for_new_users_need_no_fit(folder: Path, capsys: pytest.Capt
     capsys.readouterr()
     run("predict m --row eve --top 3 --fold-in new.csv --out new-best.csv")
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 new users of new.csv were given rows, from their ratings." in printed
-    assert "1 users of new.csv are in the model, and keep their rows." in printed
-    assert "1 ratings of new.csv are of items that the model does not have." in printed
+    assert "rows were found for 1 new user of new.csv, from their ratings." in printed
+    assert "1 user of new.csv in the model: their rows are as before." in printed
+    assert "1 rating of new.csv left out: the model does not have the items." in printed
     run("predict m --row s1-u5 --top 3 --out known-best.csv")
     names = [
         [line.split(",")[0] for line in Path(f"{which}-best.csv").read_text().splitlines()]
@@ -198,7 +198,10 @@ def test_a_catalogue_filters_the_best_items(folder: Path, capsys: pytest.Capture
         for file in ("every.csv", "some.csv")
     )
     assert some == [item for item in every if item in sold]
+    note = "items of shop.txt that the model does not have: 'no film'."
+    assert note in " ".join(capsys.readouterr().out.split())
     run("predict m --top 2 --catalogue shop.txt --out best.csv")
+    assert note in " ".join(capsys.readouterr().out.split())
     items = [line.split(",")[1] for line in Path("best.csv").read_text().splitlines()[1:]]
     assert len(items) == 2 * 3 * USERS
     assert set(items) == set(sold)

@@ -19,7 +19,7 @@ from dcgs.datasets import lasso_synthetic
 from dcgs.facts import SizeFacts
 from dcgs.link import LINKS, Link
 from dcgs.methods.fast import sums_root
-from dcgs.methods.fast.fast_dcgs import chosen_form, expected_rounds
+from dcgs.methods.fast.fast_dcgs import Form, expected_rounds, forms_by_rounds
 from dcgs.network import as_network
 from dcgs.run.distributed import facts_of
 from problems import Array, Fits
@@ -172,9 +172,13 @@ TABLE: list[tuple[nx.Graph, int, SizeFacts, str]] = [
 ]
 
 
+def chosen_form(agent: dcgs.methods.Agent, link: Link | None = None) -> Form:
+    return next(iter(forms_by_rounds(agent, link, may_send_hessians=True)))
+
+
 @pytest.mark.parametrize(("graph", "unknowns", "sizes", "form"), TABLE)
 def test_the_form_is_that_of_the_table(graph: nx.Graph, unknowns: int, sizes: SizeFacts, form: str) -> None:
-    assert chosen_form(agent_of(graph, unknowns, sizes), None, may_send_hessians=True) == form
+    assert chosen_form(agent_of(graph, unknowns, sizes)) == form
 
 
 def test_an_inner_solver_of_one_s_own_sends_no_hessians() -> None:
@@ -184,7 +188,7 @@ def test_an_inner_solver_of_one_s_own_sends_no_hessians() -> None:
 
 def test_masked_sums_are_never_left_for_edges() -> None:
     agent = replace(agent_of(PATH, 2000, SCARCE), secure=cast(Any, object()))
-    assert chosen_form(agent, None, True) in ("sums", "root")
+    assert chosen_form(agent) in ("sums", "root")
 
 
 def test_long_hessians_count_as_the_rounds_that_the_link_needs_for_them() -> None:
@@ -197,10 +201,10 @@ def test_long_hessians_count_as_the_rounds_that_the_link_needs_for_them() -> Non
 
 def test_sparse_columns_and_a_fast_link_take_sums_along_a_low_tree() -> None:
     for graph, form in ((CYCLE, "sums"), (PATH, "edges")):
-        assert chosen_form(agent_of(graph, 100_000, SQUARES, sparse_columns=True), None, True) == form
+        assert chosen_form(agent_of(graph, 100_000, SQUARES, sparse_columns=True)) == form
     sizes = replace(SCARCE, most_neighbors=2, most_entries=80_000)
-    assert chosen_form(agent_of(CYCLE, 2000, sizes), LINKS["lan"], True) == "sums"
-    assert chosen_form(agent_of(CYCLE, 2000, sizes), Link(10e6, 20e-3), True) == "edges"
+    assert chosen_form(agent_of(CYCLE, 2000, sizes), LINKS["lan"]) == "sums"
+    assert chosen_form(agent_of(CYCLE, 2000, sizes), Link(10e6, 20e-3)) == "edges"
 
 
 def sizes_of(objectives: list[Objective], X: dcgs.ConvexSet) -> SizeFacts:

@@ -19,6 +19,7 @@ import planted
 from attackers import Sites, class_sums, level_rows, score_cells
 from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.floors import Floors
+from dcgs.learn.floors import above_floors
 from dcgs.learn.sums import Request
 from fit_runs import alone
 from secure_runs import chi_square
@@ -27,12 +28,13 @@ from secure_runs import chi_square
 @given(
     numbers=st.lists(st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=2), min_size=3, max_size=5),
     masked=st.sampled_from([True, "unmasked"]),
+    make=st.sampled_from([nx.path_graph, nx.complete_graph]),
 )
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_extremes_flags_and_counts_are_those_of_open_reductions(
-    numbers: list[list[float]], masked: Any
+    numbers: list[list[float]], masked: Any, make: Any
 ) -> None:
-    graph, values = nx.path_graph(len(numbers)), {i: [own] for i, own in enumerate(numbers)}
+    graph, values = make(len(numbers)), {i: [own] for i, own in enumerate(numbers)}
     flags = {i: [np.sign(np.abs(own))] for i, own in enumerate(numbers)}
     counts = {i: {"all": 4, f"only {i}": 1} for i in values}
     requests = [
@@ -52,6 +54,34 @@ def test_extremes_flags_and_counts_are_those_of_open_reductions(
 
     for ours, theirs in zip(asked(masked), asked(False), strict=True):
         np.testing.assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("numbers", "rounds"), [(3, 1), (30_000, 2)])
+def test_on_a_complete_graph_short_masked_sums_take_one_round(numbers: int, rounds: int) -> None:
+    """The totals are the same integers as along a tree; the words of long arrays would be many."""
+    values = {i: [np.linspace(0.1, 7.0 + i, numbers)] for i in range(4)}
+    complete = dcgs.Reductions(nx.complete_graph(4), secure=True)
+    complete.sum("the magnitude", values)
+    (total,) = complete.sum("the magnitude", values)
+    assert complete.sent[-1].rounds == rounds
+    (same,) = dcgs.Reductions(nx.path_graph(4), secure=True).sum("along a tree", values)
+    assert total.tobytes() == same.tobytes()
+
+
+@pytest.mark.parametrize("make", [nx.complete_graph, nx.path_graph])
+def test_the_root_alone_reads_how_many_are_in_a_cell(make: Any) -> None:
+    """Others get flags: with one round for all, each agent would read counts that may be about few people."""
+    people = {0: [3, 9, 5], 1: [4, 0, 5], 2: [4, 1, 0]}
+    seen: list[Any] = []
+    watch = dcgs.Lockstep(on_message=lambda k, i, j, arrays: seen.extend((i, array) for array in arrays))
+    network = dcgs.Reductions(make(3), watch, secure=True)
+    (flags,) = network.reduced(above_floors("cells", people, Floors(10, 2)))
+    assert flags.tolist() == [1.0, 1.0, 1.0]
+    (flags,) = network.reduced(above_floors("cells", people, Floors(10, 3)))
+    assert flags.tolist() == [1.0, 0.0, 0.0]
+    plain = [array for i, array in seen if array.dtype == np.float64]
+    assert all(set(array.tolist()) <= {0.0, 1.0} for array in plain)
+    assert {i for i, array in seen if array.dtype == np.float64 and len(array) == 3} == {network.root}
 
 
 def test_a_bound_is_a_power_of_two_above_all_numbers() -> None:
@@ -210,8 +240,8 @@ def test_a_measured_fit_cannot_be_masked(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize("kind", planted.PATIENTS)
 def test_planted_patients_are_found_in_the_open_and_not_by_default(kind: str, tmp_path: Path) -> None:
     """``python tests/planted.py 200`` has 200 of them, and ratings."""
-    assert planted.patient(tmp_path, kind, 1000, planted.OPEN)[:2] == (True, False)
-    assert planted.patient(tmp_path, kind, 1000, planted.DEFAULT)[:2] == (False, kind == "one row")
+    assert planted.patient(tmp_path, kind, 1, planted.OPEN)[:2] == (True, False)
+    assert planted.patient(tmp_path, kind, 1, planted.DEFAULT)[:2] == (False, kind == "one row")
 
 
 @pytest.mark.parametrize(("kind", "count"), [("a shop of 20", 20), ("items of one rater", 4)])

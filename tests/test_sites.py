@@ -93,8 +93,7 @@ def test_a_site_that_is_killed_goes_on_to_the_bit_with_the_same_masks_and_nobody
     assert statuses == [-signal.SIGKILL] * 2 + [0]
     for result in results:
         assert np.array_equal(result.x, expected.x)
-        more = result.bytes - expected.bytes
-        assert ((more > 0) & (more % (64 * len(more)) == 0)).all()  # signatures of keys
+        assert np.array_equal(result.bytes, expected.bytes)
     with np.load(sites.file(killed).with_suffix(".npz")) as found:
         assert np.array_equal(found["x"][0], expected.x)
     assert list(tmp_path.rglob("*.journal")) == []  # keys are gone when the run is done

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import ssl
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,13 +23,17 @@ from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import ALL, BundleKind, Frame, Header, MessageError
 from dcgs.runtime.wire import bundle as write
-from dcgs.sites import client, server
+from dcgs.sites import client, events, server, transport
+from dcgs.sites import mailbox as mailbox_module
 from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.config import SiteConfig, SiteLimits
 from dcgs.sites.envelope import OVERHEAD, EnvelopeError, EnvelopeHeader, Sealer, read_header
-from dcgs.sites.events import EventLog
+from dcgs.sites.events import EVENTS, EventLog
 from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
+from dcgs.sites.lock import runs_in
+from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.node import Site
+from dcgs.sites.page import PAGE
 from dcgs.sites.server import client_context, server_context
 from dcgs.sites.signature import CALLER, SIGNATURE, TIME, sign_request
 from dcgs.sites.study import Study, StudyLimits
@@ -207,7 +212,7 @@ def test_an_envelope_that_comes_again_is_not_used_again(sites: Sites, tmp_path: 
     assert "a message that is sent again must be the same" in answers[2][1]
 
 
-def test_a_message_of_another_step_names_its_sender(sites: Sites) -> None:
+def test_a_message_of_another_step_is_asked_for_again_and_then_names_its_sender(sites: Sites) -> None:
     def ahead(runtime: object) -> None:
         transport = getattr(runtime, "transport")  # noqa: B009
         if transport.rank == 0:
@@ -221,6 +226,56 @@ def test_a_message_of_another_step_names_its_sender(sites: Sites) -> None:
         transport.heartbeat.begin_run()
 
     sites.run(ahead)
+    assert "ulm sent one of step 1; it is asked for again" in "\n".join(sites.said["graz"])
+
+
+def test_a_message_of_a_wrong_round_or_size_by_a_stolen_key_does_not_disturb_the_run(
+    sites: Sites, tmp_path: Path
+) -> None:
+    objectives, X = instance(3)
+    expected = dcgs.minimize(objectives, X, GRAPH, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "thief")
+    sealer, path = Sealer(sites.study, 0, ulm.agreement), "/v1/mail/graz"
+    with ThreadPoolExecutor(1) as pool:
+        graz = pool.submit(sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        wait_for_port(sites.port("graz"))
+        for sequence, round, size in ((1, 77, 10), (2, 1, 10_000_000), (5, 0, 10)):
+            header = EnvelopeHeader(0, 1, 1, 1, (1 << 32) + round, sequence)
+            assert ask(sites, tls, "PUT", path, sealer.seal(header, bytes(size)))[0] == 204
+        results = sites.run(lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["ulm", "bern"])
+        results += graz.result(300.0)
+    assert all(np.array_equal(result.x, expected.x) for result in results)
+    said = "\n".join(sites.said["graz"])
+    assert "ulm sent one of step 1.77; it is asked for again" in said
+
+
+def test_a_message_of_the_wrong_shape_ends_a_site_with_a_sentence_and_is_asked_for_again_at_its_next_start(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ASK_AFTER", 0.2)
+    objectives, X = instance(3)
+    expected = dcgs.minimize(objectives, X, GRAPH, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "thief")
+    frame = Frame(0, ALL, [EncodedArray(np.ones(3))])
+    bundle = write([frame], Header(BundleKind.MESSAGE, 0, 1)).tobytes()
+    first = EnvelopeHeader(0, 1, 1, 1, (1 << 32) + 56, 1)  # the step of the first message of a round
+    with ThreadPoolExecutor(2) as pool:
+        graz = pool.submit(sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        wait_for_port(sites.port("graz"))
+        sealed = Sealer(sites.study, 0, ulm.agreement).seal(first, bundle)
+        assert ask(sites, tls, "PUT", "/v1/mail/graz", sealed)[0] == 204
+        rest = pool.submit(
+            sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["ulm", "bern"]
+        )
+        with pytest.raises(ValueError, match="must be a tuple of arrays; agent 0 sent an array"):
+            graz.result(300.0)
+        (page,) = sites.file("graz").parent.glob(f"run/*/{PAGE}")
+        assert "It has ended, and is not done: a message must be a tuple" in page.read_text()
+        results = sites.run(lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        results += rest.result(300.0)
+    assert all(np.array_equal(result.x, expected.x) for result in results)
 
 
 def test_envelopes_are_refused_before_they_are_parsed(sites: Sites) -> None:
@@ -248,7 +303,7 @@ def test_a_site_runs_only_what_it_has_agreed_to_and_with_what_it_began_with(site
         with sites.running("ulm"):
             pass
         others.result(300.0)
-    site.data.write_text("changed\n")
+    site.config.data_file.write_text("changed\n")
     with pytest.raises(ValueError, match="the data changed"), sites.running("ulm"):
         pass
     changed = sites.study.content.replace(b"patience_hours = 0.05", b"patience_hours = 0.06")
@@ -463,3 +518,77 @@ def test_a_site_may_have_some_connections_and_no_more(
             others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
         others.result(300.0)
     assert "refused a connection of ulm from 127.0.0.1: it has 8 others." in sites.said["graz"]
+
+
+def test_a_server_with_keys_that_are_not_in_the_study_is_refused_also_if_its_ca_has_signed_them(
+    sites: Sites, tmp_path: Path
+) -> None:
+    keys = SiteKeys.generate()
+    keys.save(tmp_path / "false.key")
+    (tmp_path / "false.crt").write_bytes(sites.authority.sign(Identity("graz", *keys.publics)))
+    false = server_context(sites.study, tmp_path / "false.crt", tmp_path / "false.key")
+    ulm = sites.file("ulm")
+    dialing = client_context(sites.study, ulm.with_suffix(".crt"), ulm.with_suffix(".key"))
+    with pytest.raises(ssl.SSLCertVerificationError, match="its keys are not those in the study"):
+        shake_hands(dialing, false)
+    true = server_context(sites.study, *(sites.file("graz").with_suffix(end) for end in (".crt", ".key")))
+    shake_hands(dialing, true)
+
+
+def shake_hands(dialing: ssl.SSLContext, serving: ssl.SSLContext) -> None:
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = serving.wrap_bio(sent, received, server_side=True)
+    ours = dialing.wrap_bio(received, sent, server_hostname=host_of("graz"))
+    for end in (ours, server, ours):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+
+
+def test_a_site_runs_once_at_a_time(sites: Sites) -> None:
+    state = Site.load(sites.file("ulm")).state
+    with ThreadPoolExecutor(1) as pool:
+        with sites.running("ulm"):
+            with pytest.raises(ValueError, match="one process at a time must run for a site; process"):
+                sites.run(lambda runtime: None, ["ulm"])
+            assert runs_in(state) == str(os.getpid())
+            others = pool.submit(sites.run, lambda runtime: None, ["graz", "bern"])
+        others.result(300.0)
+    assert runs_in(state) is None
+
+
+def test_what_a_neighbor_sends_and_nobody_takes_is_bounded(tmp_path: Path) -> None:
+    with closing(Mailbox(tmp_path, capacity=1000)) as mailbox:
+        header = EnvelopeHeader(1, 0, 1, 1, 0, 1)
+        mailbox.keep(header, bytes(600))
+        with pytest.raises(EnvelopeError, match="must have at most 1000 bytes; with this one they have 1200"):
+            mailbox.keep(header._replace(sequence=2), bytes(600))
+        mailbox.keep(header._replace(sender=2), bytes(600))
+        assert mailbox.take(1, 1, 1) == (0, bytes(600))
+        mailbox.keep(header._replace(sequence=2), bytes(600))
+        mailbox.forget(1, 1, 2)
+        mailbox.keep(header._replace(sequence=2), bytes(700))
+        assert mailbox.take(1, 1, 2) == (0, bytes(700))
+
+
+def test_messages_beyond_what_memory_has_are_taken_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox_module, "_IN_MEMORY", 10)
+    with closing(Mailbox(tmp_path, capacity=1000)) as mailbox:
+        for sequence in (1, 2):
+            mailbox.keep(EnvelopeHeader(1, 0, 1, 1, 0, sequence), bytes(8))
+        assert [mailbox.take(1, 1, sequence) for sequence in (1, 2)] == [(0, bytes(8))] * 2
+
+
+def test_sentences_that_others_cause_do_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_LARGEST", 1000)
+    log = EventLog(tmp_path / EVENTS, show=lambda text: None)
+    for i in range(1000):
+        log.say(f"refused number {i}")
+    lines = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
+    assert len(lines) <= 201
+    lines = (tmp_path / EVENTS).read_text().splitlines()
+    assert "more than 200 sentences in a minute" in lines[-1]
+    assert (tmp_path / EVENTS).stat().st_size < 1200

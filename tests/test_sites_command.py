@@ -12,6 +12,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import networkx as nx
@@ -97,10 +99,13 @@ def test_the_page_has_the_commands_of_the_script() -> None:
 def test_check_prints_a_line_for_each_thing_and_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sites = make_sites(tmp_path, nx.path_graph(3), (1,))
-    ulm = str(sites.file("ulm"))
+    sites = make_sites(tmp_path, nx.path_graph(3), (1,), {"problem": "lasso", "radius": 1.0})
+    ulm = str(sites.file("ulm").parent)  # its folder will do
+    sites.file("ulm").with_name("data.csv").write_text("age,ill\n40,1\n")
     assert main(["site", "check", ulm]) == 1
-    assert "NOT  graz by https://127.0.0.1" in " ".join(capsys.readouterr().out.split("\n"))
+    printed = capsys.readouterr().out
+    assert "NOT  graz by https://127.0.0.1" in printed
+    assert "no connection (nothing listens there: it does not run, or a firewall refuses)" in printed
     with ThreadPoolExecutor(1) as pool:
         with sites.running("graz"):
             assert main(["site", "check", ulm]) == 0
@@ -108,6 +113,9 @@ def test_check_prints_a_line_for_each_thing_and_what_is_wrong(
         others.result(300.0)
     printed = capsys.readouterr().out
     assert [line[:5] for line in printed.splitlines()] == ["ok   "] * 6
+    assert f"the same study, dcgs {version('dcgs')}" in printed
+    assert f"key and certificate of ulm, valid until {datetime.now(UTC).year + 2}" in printed
+    assert "columns of data.csv: age; to predict ill" in printed
     assert "the clock here and that of graz are 0 s apart" in printed or "1 s apart" in printed
     assert main(["site", "status", ulm]) == 0
     assert "done at" in capsys.readouterr().out
@@ -169,6 +177,9 @@ def test_options_of_a_study_are_read_back_as_they_were_given(tmp_path: Path) -> 
         ({"problem": "os.py:system", "radius": 1.0}, "names other code"),
         ({"problem": "lasso", "radius": 1.0, "seconds": 3.0}, "that all sites share; got seconds"),
         ({"problem": "lasso", "radius": 1.0, "out": "/etc"}, "that all sites share; got out"),
+        ({"problem": "lasso", "set": "hull", "points": "/etc/passwd"}, "by their names alone"),
+        ({"problem": "lasso", "set": "hull", "points": "ulm.key"}, "by their names alone"),
+        ({"problem": "lasso", "set": "hull", "points": "data.csv"}, "the data of a site as another file"),
     ],
 )
 def test_a_study_names_no_code_and_no_file_of_a_site(
@@ -241,7 +252,7 @@ def test_a_site_that_is_done_is_done_again(tmp_path: Path) -> None:
     sites = make_sites(tmp_path, nx.path_graph(2), (0,))
     sites.run(lambda runtime: None)
     site = Site.load(sites.file("ulm"))
-    assert site.is_done
+    assert site.done is not None
     with site.running(EventLog(show=lambda text: None), again=True):
         pass
 

@@ -28,7 +28,7 @@ from dcgs.learn.files.rows import Preparation
 from dcgs.learn.files.source import DataSource
 from dcgs.learn.files.specs import SetSpec, method_named, problem_named
 from dcgs.learn.linear.scores import warning
-from dcgs.learn.schema import MergeRules, SiteSchema, agree
+from dcgs.learn.schema import ColumnSchema, MergeRules, SiteSchema, agree
 from dcgs.learn.sites import RunSpec, SitesError
 from dcgs.learn.summary import ScoresSummary, scores_table
 from dcgs.learn.sums import Reductions
@@ -66,6 +66,10 @@ def put(places: Mapping[int, Sequence[int]], column: str, value: Any) -> Callabl
 
 def all_of(column: str, value: Any) -> Callable[[Tables], None]:
     return put({site: range(40) for site in range(4)}, column, value)
+
+
+def all_of_rows(rows: int, column: str, value: Any) -> Callable[[Tables], None]:
+    return put({site: range(rows) for site in range(4)}, column, value)
 
 
 def both(*plants: Callable[[Tables], None]) -> Callable[[Tables], None]:
@@ -277,6 +281,46 @@ def test_few_rows_held_out_have_no_scores_of_all_and_a_note_says_so(tmp_path: Pa
     assert warning({}) is None
 
 
+def folds_of(found: FileFit) -> tuple[int, list[str]]:
+    """Return how many parts were held out to find the radius, and the notes on that."""
+    return found.paths[""].folds, [note for note in found.notes if note.startswith("one part of the rows")]
+
+
+def test_a_rare_level_is_in_no_part_of_the_rows_that_is_held_out(tmp_path: Path) -> None:
+    parts = tables(rows=120)
+    put(TEN, "ward", "prison")(parts)
+    found = fit(tmp_path, parts, radius="auto")
+    folds, notes = folds_of(found)
+    assert folds == 1
+    assert ["'ward=prison'" in note for note in notes] == [True]
+    assert found.prepared is not None
+    prison = found.prepared.encoded.encoding.features.index("ward=prison")  # type: ignore[union-attr]
+    rows = found.prepared.fitted
+    assert sum(local.A[:, prison].sum() for local in rows.values()) == 10.0  # all are in the fit
+    seen = [sent for sent in found.sent if sent.name == "people of each value in each fold"]
+    assert len(seen) == 1
+    assert "which columns have few people of a value in a fold" in {sent.name for sent in found.sent}
+
+
+@pytest.mark.parametrize(("ill", "folds"), [(45, 1), (100, 5)])
+def test_few_of_a_class_make_one_part_of_five(ill: int, folds: int, tmp_path: Path) -> None:
+    places = {site: range(k) for site, k in enumerate(np.diff(np.linspace(0, ill, 5).astype(int)).tolist())}
+    parts = tables(rows=120)
+    both(all_of_rows(120, "ill", "no"), put(places, "ill", "yes"))(parts)
+    found = fit(tmp_path, parts, radius="auto")
+    assert folds_of(found)[0] == folds
+    assert len(folds_of(found)[1]) == (folds == 1)
+
+
+def test_people_far_away_are_held_out_together_or_not_at_all(tmp_path: Path) -> None:
+    parts = tables(rows=120)
+    put(dict.fromkeys(range(4), range(5)), "age", 900)(parts)
+    found = fit(tmp_path, parts, "lasso", radius="auto", target="flag", held_out=0.0)
+    folds, notes = folds_of(found)
+    assert (folds, len(notes)) == (1, 1)
+    assert "'age'" in notes[0]
+
+
 def test_no_cell_of_a_histogram_is_sent(tmp_path: Path) -> None:
     found = fit(tmp_path, tables(), held_out=0.4)
     (sums,) = (sent for sent in found.sent if sent.name == "sums for scores of all sites")
@@ -310,7 +354,7 @@ def test_merged_and_unseen_levels_are_other_in_predictions(tmp_path: Path) -> No
 
 
 def test_the_strictest_floors_of_all_sites_hold() -> None:
-    own = {i: SiteSchema(f"site {i}", 5, width=1, floors=dcgs.Floors(10 + i, 3 - i % 2)) for i in range(3)}
+    own = {i: SiteSchema(f"site {i}", 50, width=1, floors=dcgs.Floors(10 + i, 3 - i % 2)) for i in range(3)}
     assert agree(Reductions(nx.path_graph(3)), own, MergeRules()).floors == dcgs.Floors(12, 3)
     own[1] = replace(own[1], floors=None)
     with pytest.raises(SitesError, match="floors is given at site 0 and site 2, and not given at site 1"):
@@ -331,6 +375,19 @@ def test_a_schema_with_floors_says_nothing_that_is_counted(tmp_path: Path) -> No
     schemas = [content for content in sent if b'"site"' in content]
     assert schemas
     assert not any(word in content for content in schemas for word in (b"prison", b"-999", b"yes", b"line"))
+
+
+def test_a_site_with_one_row_says_nothing_of_it_before_it_is_refused() -> None:
+    columns = (ColumnSchema("smoker"), ColumnSchema("age", number="line 2 has 93"))
+    one = SiteSchema(
+        "ulm", 1, width=2, columns=columns, facts={"EMPTY": "no value in 'smoker'"}, floors=FLOORS
+    )
+    many = replace(one, name="graz", rows=10)
+    assert one.structure().columns == (ColumnSchema("smoker"), ColumnSchema("age"))
+    assert one.structure().facts == {}
+    assert many.structure().columns[1].number == "numbers"
+    with pytest.raises(SitesError, match=r"at least 10 people .* fewer at ulm\."):
+        agree(Reductions(nx.path_graph(3)), {0: one, 1: many, 2: replace(many, name="bern")}, MergeRules())
 
 
 # Arrays, dense and sparse; every row is a person.
@@ -437,5 +494,5 @@ def test_a_rating_far_outside_is_taken_as_the_nearest_that_enough_people_give() 
 
 def test_ratings_of_rare_items_alone_are_refused() -> None:
     users, _, stars, site = ratings()
-    with pytest.raises(SitesError, match="some item must have ratings of at least 10 people"):
+    with pytest.raises(SitesError, match=r"of at least 10 people, .* written alike at all sites; none has"):
         completed(users, np.arange(480) // 5, stars, site)

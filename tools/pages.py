@@ -34,7 +34,6 @@ from dcgs_bench.ranking import (
     forms_table,
     instance_table,
     seconds_text,
-    soon_table,
     stops_table,
     summary_table,
     time_rankings,
@@ -202,6 +201,30 @@ def rounds_readme() -> str:
         f"an observer of all data knows, it needs the fewest on {least}, within 20 % on {close} of "
         f"{len(errors.decided())}."
     )
+
+
+def soon_table(trials: Mapping[int, Trials]) -> TextTable:
+    """Return for FastDCGS, by instance and seed, when the agents stop and the last round that is soon.
+
+    That is 1.4 times the rounds until it is so, and twice the diameter. Stops that are soon are bold.
+    """
+    names = list(dict.fromkeys(name for of_seed in trials.values() for name in of_seed))
+    rows, soon = [], dict.fromkeys(trials, (0, 0))
+    for name in names:
+        row = [(name, False)]
+        for seed, of_seed in trials.items():
+            trial = Ranking(of_seed).trial(name, OURS) if name in of_seed else None
+            stop, cost = (None, None) if trial is None else (trial.stops.get(GOAL), trial.costs.get(GOAL))
+            if stop is None or cost is None:
+                row.append((NOT_REACHED, False))
+                continue
+            text, meets = Ranking(of_seed, by_stops=True).cell(name, OURS)[0], stop.meets(cost.rounds)
+            row.append((f"{text} of {int(stop.limit(cost.rounds)):,}", meets))
+            soon[seed] = soon[seed][0] + meets, soon[seed][1] + 1
+        rows.append(row)
+    total = [(f"{met} of {of}", False) for met, of in soon.values()]
+    head = [f"{OURS} stops at {GOAL:.0e}, of rounds that are soon", *(f"seed {seed}" for seed in trials)]
+    return TextTable("", head, [*rows, [("soon", False), *total]])
 
 
 def rounds_soon() -> str:

@@ -44,12 +44,12 @@ from dcgs_bench.ranking import (
     forms_summary,
     forms_table,
     instance_table,
-    soon_table,
     stops_table,
     summary_table,
 )
 from dcgs_bench.rounds import GridRun, GridStudy, RoundsGrid
 from dcgs_bench.study import Budget, Records, Report, StudyProblem, run_tasks
+from pages import soon_table
 
 # f* = 10, f(x⁰) = 110: a loss of 10 + 100 r has relative error r.
 KNOWN = Optimum(value=10.0, start=110.0, gap=1e-6, iterations=1)

@@ -25,6 +25,8 @@ else:
 
         import_module("dcgs.processes.watchdog").start()  # of an MPI process; before NumPy makes it large
         api = import_module("dcgs.api")
+        if name == "Path":  # an older name; it is in no list, since a star import would hide pathlib's
+            return api.RadiusPath
         if name != "__all__" and name not in getattr(api, "__all__", ()) and name not in globals():
             raise AttributeError(f"module 'dcgs' has no attribute {name!r}")
         globals().update({each: getattr(api, each) for each in ("__all__", *api.__all__)})

@@ -13,7 +13,7 @@ from dcgs.floors import Floors
 from dcgs.inner import *
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.path import path
-from dcgs.learn.radius.result import Path, PathPoint, RadiusPath
+from dcgs.learn.radius.result import PathPoint, RadiusPath
 from dcgs.learn.sums import AgreedTexts, Reduced, Reductions, Sent, agree_on_texts, allreduce
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
@@ -31,7 +31,7 @@ from dcgs.sets import *
 
 __all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
 __all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
-__all__ += ["Fold", "Path", "PathPoint", "RadiusPath", "Reductions", "Sent", "WeightedLoss", "path"]
+__all__ += ["Fold", "PathPoint", "RadiusPath", "Reductions", "Sent", "WeightedLoss", "path"]
 __all__ += ["MPI", "Faults", "Inbox", "Lockstep", "Message", "MessageRecorder", "Outbox", "Program"]
 __all__ += ["load_faults", "recorded_messages"]
 __all__ += ["Facts", "Floors", "Params", "Theorem1", "Theorem2"]

@@ -3,10 +3,18 @@
 They need scikit-learn: ``pip install dcgs[sklearn]``.
 """
 
-from dcgs.learn.estimators import (
-    DecentralizedCompletion,
-    DecentralizedLasso,
-    DecentralizedLogisticRegression,
-)
+try:
+    from dcgs.learn.estimators import (
+        DecentralizedCompletion,
+        DecentralizedLasso,
+        DecentralizedLogisticRegression,
+    )
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "sklearn":
+        raise
+    raise ImportError(
+        "dcgs.estimators needs scikit-learn, which is not installed. Install it with: "
+        "pip install 'dcgs[sklearn]'."
+    ) from error
 
 __all__ = ["DecentralizedCompletion", "DecentralizedLasso", "DecentralizedLogisticRegression"]

@@ -249,6 +249,15 @@ def listed(names: Sequence[str], limit: int = 8) -> str:
     return first if len(names) <= limit else f"{first} and {len(names) - limit} more"
 
 
+def counted(number: int, what: str) -> str:
+    """Return how many there are, in words.
+
+    >>> counted(1, "missing value"), counted(1200, "missing value")
+    ('1 missing value', '1,200 missing values')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def in_words(names: Sequence[str]) -> str:
     """Return names for a sentence; those with numbers get one plural.
 

@@ -136,7 +136,6 @@ _ETAS = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0
 _TIMES = (0.25, 0.5, 2.0, 4.0, 8.0)  # 1 is the default
 _GOSSIP = [(rounds, times) for rounds in (2, 3, 4, 6, 8) for times in (1.0, 2.0)]
 
-
 _PROJECTED = [
     (one.name, f"×{times:g}", one.method, times) for one in ENTRIES if one.method.projects for times in _TIMES
 ]

@@ -125,16 +125,12 @@ def lasso(graph: GraphFamily, size: Size = MIDDLE, split: Split = by_size) -> Fa
     return _least_squares(f"Lasso {size}", graph, size.draw(noise=1.0), lambda data: X, split)
 
 
-def noisy(graph: GraphFamily, size: Size) -> Family:
-    """Return a Lasso with noise over a ball of 0.6 ‖θ‖₁, which binds."""
-    what, draw = f"noisy Lasso {size} over a ball that binds", size.draw(_NOISE)
-    return _least_squares(what, graph, draw, lambda data: L1Ball(data.A.shape[1], 0.6 * _length(data, 1)))
-
-
-def euclidean(graph: GraphFamily, size: Size) -> Family:
-    """Return noisy least squares over ‖x‖ ≤ 0.6 ‖θ‖, which binds."""
-    what, draw = f"noisy least squares {size} over an ℓ₂ ball that binds", size.draw(_NOISE)
-    return _least_squares(what, graph, draw, lambda data: L2Ball(data.A.shape[1], 0.6 * _length(data, 2)))
+def noisy(graph: GraphFamily, size: Size, order: int = 1) -> Family:
+    """Return least squares with noise over an ℓ₁ or an ℓ₂ ball of 0.6 times the length of θ, which binds."""
+    ball, draw = (L1Ball, L2Ball)[order - 1], size.draw(_NOISE)
+    what = (f"Lasso {size} over a ball", f"least squares {size} over an ℓ₂ ball")[order - 1]
+    make = partial(_least_squares, f"noisy {what} that binds", graph, draw)
+    return make(lambda data: ball(data.A.shape[1], 0.6 * _length(data, order)))
 
 
 def uneven(graph: GraphFamily, size: Size) -> Family:
@@ -336,7 +332,7 @@ INSTANCES: tuple[Instance, ...] = (
     _row("noisy-random-30", noisy(random_graphs(30, 5.0), Size(900, 1000, 20)), **_LONG),
     _row("noisy-path-100", noisy(_LONG_PATH, Size(1000, 500, 20)), rounds=6000),
     _row("strong-random-20", noisy(random_graphs(20, 4.0), _TALL), "strongly convex, {}"),
-    _row("strong-l2-10", euclidean(CYCLE, _TALL), "strongly convex, {}"),
+    _row("strong-l2-10", noisy(CYCLE, _TALL, order=2), "strongly convex, {}"),
     _row(
         "logistic-sorted-20",
         logistic(random_graphs(20, 4.0), Size(1000, 300, 15)),

@@ -69,7 +69,8 @@ def solve(problem: StudyProblem, iterations: int = 20_000, target: float = TARGE
     for k, x in enumerate(islice(iterates(problem), iterations), 1):
         if k % _EVERY == 0 or k == iterations:
             value, gap = certify(objectives, X, x)
-            best = _better(best, Optimum(value, start, gap, k))
+            bound, lowest = max(best.value - best.gap, value - gap), min(best.value, value)
+            best = Optimum(lowest, start, max(0.0, lowest - bound), k)
             if best.gap <= target * (start - best.value):
                 break
     if not best.value < start:
@@ -118,10 +119,3 @@ def _heavy_column(problem: StudyProblem) -> int | None:
         squares += sp.csr_array(f.data()["A"]).power(2).sum(axis=0)
     heaviest = int(np.argmax(squares))
     return heaviest if squares[heaviest] > 0.5 * np.sum(squares) else None
-
-
-def _better(first: Optimum, other: Optimum) -> Optimum:
-    """Return the lower of two values of f with the better of two lower bounds of f*."""
-    bound = max(first.value - first.gap, other.value - other.gap)
-    value = min(first.value, other.value)
-    return Optimum(value, first.start, max(0.0, value - bound), other.iterations)

@@ -383,7 +383,8 @@ def forms_table(trials: Trials) -> TextTable:
         cost, best = ranking.cost(instance, OURS), ranking.best(instance)
         text, is_best = ranking.cell(instance, OURS)
         costs = [(name, ranking.cost(instance, name)) for name in forms if cost is not None]
-        same = [name for name, other in costs if other and cost and _counts(other) == _counts(cost)]
+        spent = {name: (other.rounds, other.bytes) for name, other in costs if other}
+        same = [name for name, sent in spent.items() if cost and sent == (cost.rounds, cost.bytes)]
         text += f" ({same[0].removeprefix(f'{OURS}, ')})" if same else ""
         ratio = NOT_REACHED if cost is None or best is None else f"{cost.rounds / max(1.0, best):.2f}"
         cells = [(text, is_best), *(ranking.cell(instance, name) for name in forms)]
@@ -402,10 +403,6 @@ def forms_summary(trials: Trials) -> str:
     )
 
 
-def _counts(cost: RunCost) -> tuple[int, int]:
-    return cost.rounds, cost.bytes
-
-
 def instance_table(trials: Trials, instance: str, about: str) -> TextTable:
     """Return the table of one instance: rounds and bytes until the agents stop, then to every level."""
     stops, to_levels = Ranking(trials, by_stops=True), [Ranking(trials, level) for level in LEVELS]
@@ -420,30 +417,6 @@ def instance_table(trials: Trials, instance: str, about: str) -> TextTable:
         cells += [ranking.cell(instance, trial.entry) for ranking in to_levels]
         rows.append([(trial.entry, False), *cells, (sizes[1], False), (work, False)])
     return TextTable(f"{instance}: {about}", head, rows)
-
-
-def soon_table(trials: Mapping[int, Trials]) -> TextTable:
-    """Return for FastDCGS, by instance and seed, when the agents stop and the last round that is soon.
-
-    That is 1.4 times the rounds until it is so, and twice the diameter. Stops that are soon are bold.
-    """
-    names = list(dict.fromkeys(name for of_seed in trials.values() for name in of_seed))
-    rows, soon = [], dict.fromkeys(trials, (0, 0))
-    for name in names:
-        row = [(name, False)]
-        for seed, of_seed in trials.items():
-            trial = Ranking(of_seed).trial(name, OURS) if name in of_seed else None
-            stop, cost = (None, None) if trial is None else (trial.stops.get(GOAL), trial.costs.get(GOAL))
-            if stop is None or cost is None:
-                row.append((NOT_REACHED, False))
-                continue
-            text, meets = Ranking(of_seed, by_stops=True).cell(name, OURS)[0], stop.meets(cost.rounds)
-            row.append((f"{text} of {int(stop.limit(cost.rounds)):,}", meets))
-            soon[seed] = soon[seed][0] + meets, soon[seed][1] + 1
-        rows.append(row)
-    total = [(f"{met} of {of}", False) for met, of in soon.values()]
-    head = [f"{OURS} stops at {GOAL:.0e}, of rounds that are soon", *(f"seed {seed}" for seed in trials)]
-    return TextTable("", head, [*rows, [("soon", False), *total]])
 
 
 def stops_table(trials: Trials) -> TextTable:

@@ -130,13 +130,12 @@ class GridStudy:
 
     def optimum(self, chosen: Instance, seed: int) -> Optimum | None:
         """Return f*, or None if it is not recorded."""
-        task = self.optimum_task(chosen, seed)
-        result = self.records.read(task.name, task.key)
+        result = self.records.result(self.optimum_task(chosen, seed))
         return None if result is None else Optimum(**result)
 
     def run_of(self, task: StudyTask) -> RunRecord | None:
         """Return the record of a run, or None if it was not done."""
-        result = self.records.read(task.name, task.key)
+        result = self.records.result(task)
         return None if result is None else RunRecord(**result)
 
 
@@ -284,8 +283,7 @@ class RoundsGrid:
             tried = [trial for entry in settings_of if (trial := self.trial(chosen, entry)) is not None]
             if tried:
                 trials.append(best_of([*(t for t in trials if t.entry == family), *tried], family))
-        task = self.pool_task(chosen)
-        pooled = self.study.records.read(task.name, task.key)
+        pooled = self.study.records.result(self.pool_task(chosen))
         return trials if pooled is None else [*trials, Trial.from_json(pooled)]
 
     def _stop(self, chosen: Instance, entry: Entry, gap: float, optimum: Optimum) -> Stop | None:

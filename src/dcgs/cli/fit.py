@@ -27,7 +27,7 @@ from dcgs.learn.sums import Named
 from dcgs.parallel import cores
 from dcgs.processes.supervisor import mark_printed, print_interrupted, set_hint
 from dcgs.report.numbers import screen_table, size
-from dcgs.report.progress import ObservedRuntime, Progress
+from dcgs.report.progress import Progress, observed
 from dcgs.runtime import (
     MPI,
     Lockstep,
@@ -41,7 +41,7 @@ from dcgs.runtime import (
     scope_of,
     started_by_mpi,
 )
-from dcgs.runtime.ledger import Entry, Ledger, LedgerRuntime, added
+from dcgs.runtime.ledger import Entry, Ledger, added, with_ledger
 
 if TYPE_CHECKING:  # private fits are rare
     from dcgs.learn.files.private import PrivateFileFit, PrivateOptions
@@ -103,8 +103,10 @@ def _fit_private(
             console.print(f"note: {text}", soft_wrap=True, highlight=False)
 
     with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
-        runtime = LedgerRuntime(runtime, ledger, runtime.separate_sites)
-        found = fit_private_files(config, options, runtime, Watch(note, named=ledger.named))
+        runtime = with_ledger(runtime, ledger)
+        found = fit_private_files(
+            config, options, runtime, Watch(note, named=ledger.named, note_here=_noting(console))
+        )
         found = replace(found, ledger=_of_all(ledger, group))
         summary = describe_private(found, shlex.join(["dcgs", *args.typed]))
         output.write(private_models(found, summary), summary if writes_summary else None)
@@ -143,7 +145,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     if config.run.checkpoint is not None:
         set_hint("continue with --resume")
     with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
-        runtime = LedgerRuntime(runtime, ledger, runtime.separate_sites)
+        runtime = with_ledger(runtime, ledger)
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
         prints, named = group.is_root or runtime.separate_sites, ledger.named
@@ -287,7 +289,7 @@ def _fit_with_progress(
         task = progress.rounds(config.problem.name, min(limits, default=None))
         if config.run.every is not None:
             config = replace(config, run=replace(config.run, callback=task.measured))
-        watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round), named, note)
+        watch = Watch(note, lambda plain: observed(plain, task.after_round), named, note)
         return fit_files(config, runtime, watch)
 
 

@@ -60,7 +60,7 @@ neighbors on a graph; every agent ends with a model that is good on everyone's d
 _MORE = """\
 DATA is one file, which is split into parts for the agents, or a name with {agent} (or {rank}) in it:
 one file for each agent, counted from 0 without a gap. Under mpiexec, one name may be another file at each
-site: if their checksums differ, each process has its own, and if not, the file is split. The name of a
+site: if their contents differ, each process has its own, and if not, the file is split. The name of a
 file determines its format: .npz (A and b; rows, cols and values), .npy, .csv and .tsv, .parquet; any other
 is LIBSVM text (plain, .gz, .bz2, .xz).
 

@@ -71,8 +71,8 @@ def _print(ledger: LedgerFile, console: Console) -> None:
     )
     if masked:
         say(
-            "beside masked sums are open: public keys, what sites say of their columns, and the answers that "
-            "the root computes from totals over all agents."
+            "open beside masked sums are public keys, what sites say of columns and files, and answers, "
+            "which the root computes from totals over all agents."
         )
     console.print(screen_table(ledger_table(sums)))
 

@@ -86,13 +86,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.out is not None and is_stream(args.out):  # there the predictions are alone
         console = EscapingConsole(sys.stderr)
     predictions = _predictions(args)
-    if predictions is None:
-        console.print(f"written: {args.out}", soft_wrap=True)
-        return 0
     if args.out is None:
         _print(predictions, console)
     else:
-        _write(args.out, csv_text(predictions.columns).encode())
+        if predictions.columns:
+            _write(args.out, csv_text(predictions.columns).encode())
         console.print(f"written: {args.out}", soft_wrap=True)
     for name, entry in predictions.errors.items():
         console.print(f"{name} {entry.model:.6g}   (without features: {entry.constant:.6g})", highlight=False)
@@ -113,8 +111,8 @@ def _print_calibration(predictions: Predictions, console: Console) -> None:
     console.print(table)
 
 
-def _predictions(args: argparse.Namespace) -> Predictions | None:
-    """Return the predictions; None if they are written already."""
+def _predictions(args: argparse.Namespace) -> Predictions:
+    """Return the predictions; those of all rows are written already, and have no columns here."""
     model = load_model(find_model(args.model, args.agent))
     if isinstance(model, RatingsFile):
         return _ratings(args)
@@ -125,15 +123,16 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
     return predict(model, args.data, replace(layout, text=text_format(args)), args.id)
 
 
-def _ratings(args: argparse.Namespace) -> Predictions | None:
+def _ratings(args: argparse.Namespace) -> Predictions:
     _check_left_out(args, ("target", "decimal", "id"), "completion")
     model = load_ratings(args.model, args.agent)
     layout = EntriesLayout(columns_of(args), args.header, args.base, values=False, text=text_format(args))
     notes, without = list[str](), None
     if args.catalogue is not None:
-        without = outside_catalogue(model, args.catalogue, args.encoding)
+        without, notes = outside_catalogue(model, args.catalogue, args.encoding)
     if args.fold_in is not None:
-        model, notes = folded_in(model, args.fold_in, layout)
+        model, more = folded_in(model, args.fold_in, layout)
+        notes += more
     if args.row is not None:
         return _noted(best_columns(model, args.row, args.top or 10, args.data, layout, without), notes)
     if args.top is not None:
@@ -141,7 +140,7 @@ def _ratings(args: argparse.Namespace) -> Predictions | None:
             raise ValueError("the best columns of all rows are written to a file; give --out FILE, or --row.")
         write = partial(write_best_of_all, model, args.top, args.data, layout, without=without)
         _write(args.out, write)
-        return None
+        return Predictions({}, {}, tuple(notes))
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE, or a row with --row.")
     if args.catalogue is not None:

@@ -19,7 +19,7 @@ from dcgs.files import atomic_write
 from dcgs.learn.files.folder import SUMMARY
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.readers import kind_of, read_words
-from dcgs.sites.checks import check_site
+from dcgs.sites.checks import CheckLine, check_site
 from dcgs.sites.config import site_file
 from dcgs.sites.events import EVENTS, EventLog
 from dcgs.sites.keys import SiteKeys
@@ -65,7 +65,7 @@ def add(jobs: Any) -> None:
         ("status", "print how far this site is", _status),
     ):
         parser = job(kinds, name, text, _ABOUT, _MORE)
-        parser.add_argument("site", type=Path, metavar="SITE", help="the file of the site")
+        parser.add_argument("site", type=Path, metavar="SITE", help="the file of the site, or its folder")
         parser.set_defaults(run=run)
         if name == "agree":
             option(parser, "--yes", "agree without being asked", bool)
@@ -92,15 +92,16 @@ def _key(args: argparse.Namespace, console: Console) -> int:
 
 
 def _check(args: argparse.Namespace, console: Console) -> int:
-    lines = list(check_site(Site.load(args.site)))
-    for line in lines:
+    good = True
+    for line in check_site(args.site, _columns):
         console.print(f"{'ok   ' if line.is_good else 'NOT  '}{line.text}", soft_wrap=True, highlight=False)
-    return 0 if all(line.is_good for line in lines) else 1
+        good &= line.is_good
+    return 0 if good else 1
 
 
 def _agree(args: argparse.Namespace, console: Console) -> int:
     site = Site.load(args.site)
-    text = "\n".join([describe_study(site.study), _columns(site)])
+    text = "\n".join([describe_study(site.study), _columns(site).text])
     console.print(text, soft_wrap=True, highlight=False)
     if not args.yes and input(f"Does {site.config.name} agree? Type yes: ").strip() != "yes":
         console.print("not agreed")
@@ -112,21 +113,22 @@ def _agree(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _columns(site: Site) -> str:
+def _columns(site: Site) -> CheckLine:
     """Return which columns of this site's file take part."""
-    layout, file = config_of(fit_arguments(site.study, site.config, site.state)).layout, site.data
+    file = site.config.data_file
     if not file.is_file():
-        return f"columns: {file} is not there yet"
-    if not isinstance(layout, SamplesLayout) or kind_of(file) not in ("text", "parquet"):
-        return f"columns: all of {file.name}, which has no names of columns"
+        return CheckLine(False, f"columns: {file} is not there yet")
     try:
+        layout = config_of(fit_arguments(site.study, site.config, site.state)).layout
+        if not isinstance(layout, SamplesLayout) or kind_of(file) not in ("text", "parquet"):
+            return CheckLine(True, f"columns: all of {file.name}, which has no names of columns")
         table = read_words(file, layout)
-    except ValueError as error:
-        return f"columns: {error}"
+    except (ValueError, OSError) as error:
+        return CheckLine(False, f"columns: {error}")
     target = f"to predict {table.target_name}" if table.target_name is not None else "to predict the last"
     if table.names is None:
-        return f"columns of {file.name}: {len(table.columns)} without names, {target}"
-    return f"columns of {file.name}: {', '.join(table.names)}; {target}"
+        return CheckLine(True, f"columns of {file.name}: {len(table.columns)} without names, {target}")
+    return CheckLine(True, f"columns of {file.name}: {', '.join(table.names)}; {target}")
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
@@ -135,7 +137,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     os.chdir(site.config.file.resolve().parent)  # so that the others learn the name of the data, and no path
     fit = fit_arguments(site.study, site.config, state)
     log = EventLog(state / EVENTS)
-    again = site.is_done and fit.out.exists()
+    again = site.done is not None and fit.out.exists()
     with site.running(log, again) as runtime:
         if again:
             console.print(f"the model is in {fit.out}; this run was done before", soft_wrap=True)

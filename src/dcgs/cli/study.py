@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +44,10 @@ examples:
 _CLOCK = ("seconds", "every", "resume", "measure", *OF_NOISE)
 """Options that would make a run depend on the clock or on noise, which a site that starts again would draw
 anew, or that need what sites have in other ways."""
+
+
+_FILES = ("points", "polytope", "groups", "lower", "upper")
+"""Options that may be files, which all sites have; a study must not make a site read others."""
 
 
 def add(jobs: Any) -> None:
@@ -113,6 +119,8 @@ def fit_arguments(study: Study, config: SiteConfig, folder: Path) -> argparse.Na
     options = dict(study.fit)
     problem = str(options.pop("problem", ""))
     _check_options(options | {"problem": problem})
+    if config.data_file in [config.file.parent / str(options[name]) for name in options.keys() & _FILES]:
+        raise ValueError(f"a study must not use the data of a site as another file; got {config.data}.")
     local = [
         "--data",
         config.data,
@@ -127,13 +135,24 @@ def fit_arguments(study: Study, config: SiteConfig, folder: Path) -> argparse.Na
     for name, least in vars(config.floors).items():  # a site may be stricter than the study
         options[name] = max(least, int(options.get(name) or 0)) or None
     options = {name: value for name, value in options.items() if value is not None}
-    args = _fit_parser().parse_args([problem, *local, *as_flags(options), *as_flags(config.fit)])
+    args = _parsed([problem, *local, *as_flags(options), *as_flags(config.fit)])
     args.handover = HandoverFiles(folder / LATEST)
     if study.without:
         before = config.state(bytes.fromhex(study.before)) / LATEST
         args.handover = replace(args.handover, start=before, notes=(_left_out(study),))
     args.typed = ["fit", problem, *as_flags(options)]
     return args
+
+
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """Return options of ``dcgs fit``; raise if those of a study or of the file of a site are none."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return _fit_parser().parse_args(argv)
+    except SystemExit as stop:
+        reason = said.getvalue().strip().rpartition("error: ")[2]
+        raise ValueError(f"[fit] must have options of dcgs fit; {reason}") from stop
 
 
 def _left_out(study: Study) -> str:
@@ -158,6 +177,13 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise ValueError(
             f"a study must use what dcgs has; {code[0]} = {options[code[0]]!r} names other code."
         )
+    for name in options.keys() & _FILES:
+        file = Path(str(options[name]))
+        if file.name != str(file) or file.name.startswith("~") or file.suffix in (".key", ".crt", ".toml"):
+            raise ValueError(
+                f"a study must name files by their names alone, which each site has beside its own file; "
+                f"got {name} = {options[name]!r}."
+            )
 
 
 def _new(args: argparse.Namespace, console: Console) -> int:
@@ -201,7 +227,7 @@ def _check_fit(study: Study) -> FitConfig:
     options = dict(study.fit)
     problem = str(options.pop("problem"))
     _check_options(study.fit)
-    args = _fit_parser().parse_args([problem, "--data", "-", "--out", "-", *as_flags(options)])
+    args = _parsed([problem, "--data", "-", "--out", "-", *as_flags(options)])
     config = config_of(args)
     config.check()
     own = replace(config, source=replace(config.source, own=True))

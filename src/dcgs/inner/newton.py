@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.newton_system import Columns, Step, TrialPoint, newton_step
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
-from dcgs.inner.quadratic import FEW, minimize_few
+from dcgs.inner.quadratic import FEW, MOST, TALL, WEAK, minimize_few
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
@@ -73,7 +73,8 @@ class Newton(Inner):
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Over an ℓ₁ ball, coordinates in which a sparse A has no entries are left out until they are needed.
     Where they fail, or after ``max_steps`` of them, projected gradient steps finish the solve. With at most
-    64 unknowns, Newton steps on φ itself do.
+    64 unknowns, Newton steps on φ itself do; with at most 500, ten times as many rows and a small η, they are
+    taken at once.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
@@ -142,6 +143,9 @@ class _NewtonSolver(Solver):
 
     def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         phi, state = phi.with_objective(self.f), self.state
+        if self._is_tall(phi):
+            self.state = self._at(minimize_few(phi, replace(self.task, f=self.f), state.x, accuracy))
+            return self.state.x
         if state.drift > _DRIFT * self._rounding(state.u):
             state.adjoint, state.drift = self.f.map.adjoint(state.u), self._rounding(state.u)
         last = best = self._trial(phi, state.u, state.adjoint)
@@ -170,6 +174,11 @@ class _NewtonSolver(Solver):
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
         self.state = self._at(self._otherwise(phi, best.x, accuracy))
         return self.state.x
+
+    def _is_tall(self, phi: Subproblem) -> bool:
+        """Return True if Newton steps on φ come first: steps on the dual fail or are many."""
+        rows, d = self.f.map.size, phi.center.size
+        return d <= MOST and rows >= TALL * d and self.metric.smoothness(phi) > WEAK * phi.eta
 
     def _otherwise(self, phi: Subproblem, x: Point, accuracy: Accuracy) -> Point:
         """Return the minimizer of φ where Newton steps on the dual failed, starting at x."""

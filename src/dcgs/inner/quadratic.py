@@ -43,8 +43,9 @@ _DIFFERENCE = 6e-6
 # Coordinates are scaled by their curvature if that differs by more than this factor.
 _UNEVEN = 10.0
 
-FEW = 64
-"""The largest number of unknowns of a subproblem that is minimized by Newton steps on φ itself."""
+FEW, MOST, TALL, WEAK = 64, 500, 10, 100.0
+"""Newton steps on φ itself minimize a subproblem of at most FEW unknowns where others fail; one of at most
+MOST at once, if there are TALL times as many rows and f has over WEAK times the curvature of η/2 ‖x‖²."""
 # Most such solves take fewer than twenty steps. If _FEW_USELESS did not halve the gap, it is rounding error.
 _FEW_STEPS, _FEW_USELESS = 100, 6
 # The gap of a model at its approximate minimizer, relative to the gap that is asked for, and to that of φ.
@@ -199,8 +200,7 @@ class _Proximal:
         for _ in range(_MOST_NEWTON):
             if self.is_accurate(root):
                 break
-            M = self.problem.q.H @ self._derivative(root) + np.diag(self.weights.reshape(-1))
-            step = np.linalg.lstsq(M, -root.F.reshape(-1), rcond=None)[0].reshape(root.y.shape)
+            step = self._newton_step(root)
             length, size = 1.0, self._size(root.F)
             ahead = self._at(root.y + step)
             while self._size(ahead.F) > (1.0 - 1e-4 * length) * size and length > 0.5**_HALVINGS:
@@ -226,14 +226,39 @@ class _Proximal:
         rounding = float(np.abs(root.F).max()) <= 8.0 * EPS * q.terms(root.x)
         return rounding or self._size(root.F) <= _SIGMA**2 * vdot(moved, self.weights * moved)
 
-    def _derivative(self, root: _Root) -> Matrix:
-        """Return the derivative of the projection at y, as a matrix."""
-        X, h = self.problem.domain.X, self.problem.h
-        if isinstance(X, DiagonallyProjectableSet):
-            derivative = X.projected(root.y, h).derivative()
-            q = derivative.columns
-            K = np.diag(derivative.k) - q @ q.T
-            return K if h is None else K * h.reshape(-1)
+    def _newton_step(self, root: _Root) -> Point:
+        """Return the solution of M d = −F, M = H K + diag(weights) with the derivative K of the projection.
+
+        Coordinates in which K is zero follow from the others.
+        """
+        weights, F = self.weights.reshape(-1), root.F.reshape(-1)
+        S, HK = self._curvature(root)
+        M, d, rest = HK[S], np.zeros_like(F), np.ones(len(F), dtype=np.bool_)
+        M.flat[:: len(S) + 1] += weights[S]
+        try:
+            d[S] = np.linalg.solve(M, -F[S])
+        except np.linalg.LinAlgError:  # singular in floating point
+            d[S] = np.linalg.lstsq(M, -F[S], rcond=None)[0]
+        rest[S] = False
+        d[rest] = -(F[rest] + HK[rest] @ d[S]) / weights[rest]
+        return d.reshape(root.F.shape)
+
+    def _curvature(self, root: _Root) -> tuple[NDArray[np.intp], Matrix]:
+        """Return the coordinates in which the derivative K of the projection at y is not 0; their H K."""
+        X, h, H = self.problem.domain.X, self.problem.h, self.problem.q.H
+        if not isinstance(X, DiagonallyProjectableSet):
+            K = self._differenced(root)
+            S = np.flatnonzero(K.any(axis=0) | K.any(axis=1))
+            return S, H @ K[:, S]
+        derivative = X.projected(root.y, h).derivative()
+        S = np.flatnonzero(derivative.k)
+        q, some = derivative.columns[S], H if len(S) == len(H) else H[:, S]
+        HK = some * derivative.k[S] - (some @ q) @ q.T
+        return S, HK if h is None else HK * h.reshape(-1)[S]
+
+    def _differenced(self, root: _Root) -> Matrix:
+        """Return the derivative of a projection at y, by differences if it has no formula."""
+        X = self.problem.domain.X
         assert isinstance(X, ProjectableSet)
         known = X.jacobian(root.y)
         if known is not None:

@@ -18,7 +18,7 @@ from dcgs.learn.files.source import Indices, Numbers
 from dcgs.learn.files.tables import Column, Table
 from dcgs.learn.schema import Note, Schema
 from dcgs.learn.sums import Request, Steps
-from dcgs.validation import listed
+from dcgs.validation import counted, listed
 
 # The rows that a note on values needs; with fewer, much is chance.
 _FEWEST_ROWS = 10
@@ -183,9 +183,10 @@ def encode(
             filled = f"the mean of all sites, {means[start]:.4g}"
             if column.levels is not None:
                 filled = "the shares of its levels at all sites"
-            few = floors is not None and missing[start] < floors.min_count
-            number = f"fewer than {floors.min_count}" if floors and few else str(int(missing[start]))
-            notes.append(f"column {column.name!r} has {number} missing values, filled with {filled}.")
+            holes = counted(int(missing[start]), "missing value")
+            if floors is not None and missing[start] < floors.min_count:
+                holes = f"fewer than {floors.min_count} missing values"
+            notes.append(f"column {column.name!r} has {holes}, filled with {filled}.")
     everyone = TableSums(total, there, squares, missing)
     encoding = encoding.with_fill(means.tolist())
     return EncodedTables(encoding, matrices, {-1: everyone, **local}, tuple(notes))

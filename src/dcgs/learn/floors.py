@@ -135,27 +135,42 @@ def told_cells(
         i: {column: site.people_without(column, levels[column]) for column in categories}
         for i, site in cells.items()
     }
-    many = {i: {column: count for column, count in local.items() if count} for i, local in rest.items()}
+    many = {i: [*local.values()] for i, local in rest.items()}
     below = {
         i: [[*map(bool, rest[i].values()), bool({*site.labels, *site.held_out} - {*labels})]]
         for i, site in cells.items()
     }
-    others, (flagged,) = yield [
-        Request("people of levels below the floors", many, "counts", floors),
+    (enough,), (flagged,) = yield [
+        above_floors("people of levels below the floors", many, floors),
         Request("whether there are levels, or classes, below the floors", below, "any"),
     ]
     if flagged[-1]:
         _refuse_class(labels, floors)
     merged, missing = {}, {}
-    for column, has_rest in zip(categories, flagged[:-1], strict=True):
+    for column, has_rest, is_enough in zip(categories, flagged[:-1], enough, strict=True):
         kept = [level for level in levels[column] if level is not None]
         if has_rest:
             missing[column] = None not in levels[column]
-            if kept and OTHER not in kept and column not in others.texts:
+            if kept and OTHER not in kept and not is_enough:
                 kept.remove(min(kept, key=lambda level: known["level", column, level]))
             kept = [level for level in kept if level != OTHER] + [OTHER]
         merged[column] = tuple(kept)
     return Told(labels, merged, missing)
+
+
+def above_floors(name: str, people: Mapping[int, Sequence[int]], floors: Floors) -> Request:
+    """Return the request for flags: which of some cells, that all sites know, are above the floors.
+
+    ``people`` has for each agent of this process how many are in each cell. The root alone reads how many of
+    all sites are.
+    """
+
+    def answer(totals: Sequence[Any]) -> list[Any]:
+        counts, sites = np.split(totals[0], 2)
+        return [np.array([floors.allow(*pair) for pair in zip(counts, sites, strict=True)], dtype=float)]
+
+    values = {i: [[*local, *(count > 0 for count in local)]] for i, local in people.items()}
+    return Request(name, values, "integers", answer=answer)
 
 
 def _key(text: str) -> tuple[Any, ...]:

@@ -1,5 +1,8 @@
 """Masked reductions: what ``sums`` computes from open messages, from sums of masked words.
 
+On a complete graph a sum that all agents learn takes one round: each sends its masked words to all others.
+What the root alone may read is summed along the tree, as are long arrays, whose words would be many.
+
 Sums, counts of texts and flags are those of ``dcgs.secure``. An extreme number is found by flags, eight bits
 in each of eight sums: all agents learn the number, and not whose it is. A bound is the power of two above it.
 Unions are of what all sites know once they have agreed, such as names of columns, and are not masked.
@@ -18,7 +21,7 @@ from dcgs.floors import Floors
 from dcgs.methods.reduction import Value, added, tree_answer
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums
-from dcgs.secure.sum import Reduce, secure_answer, secure_any, secure_powers
+from dcgs.secure.sum import Reduce, complete_answer, secure_answer, secure_any, secure_powers
 from dcgs.secure.union import secure_union
 from dcgs.tree import TreeNode
 
@@ -30,6 +33,8 @@ Total: TypeAlias = Callable[..., Program[Value]]
 
 SHORT = 1024
 """An array of one dimension with at most this many numbers has an exponent for each."""
+# A sum on a complete graph whose messages have at most so many bytes in all takes one round.
+_ONE_ROUND = 1 << 20
 _BITS = 8
 _POWERS = np.array([-1072, *range(-128, 265, 8), 512, 1024])
 
@@ -39,24 +44,42 @@ def along(tree: TreeNode) -> Reduce:
     return partial(tree_answer, tree=tree, combine=added)
 
 
-def network_total(tree: TreeNode, secure: SecureSums | None, name: str) -> Total:
+def for_all(tree: TreeNode, is_complete: bool, agents: int) -> Reduce:
+    """Return the reduction of words whose total all agents learn."""
+
+    def reduce(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
+        sent = agents * (agents - 1) * sum(array.nbytes for array in value)
+        if is_complete and sent <= _ONE_ROUND:
+            return complete_answer(value, answer=answer)
+        return along(tree)(value, answer=answer)
+
+    return reduce
+
+
+def network_total(tree: TreeNode, is_complete: bool, secure: SecureSums | None, name: str) -> Total:
     """Return how an agent adds up arrays over the network; masked, unless ``secure`` is None."""
 
     def total(*arrays: NDArray[np.float64]) -> Program[Value]:
         if secure is None:
             return (yield from along(tree)(arrays, answer=_same))
-        yield from secure.begin(along(tree))
+        reduce = for_all(tree, is_complete, secure.agents)
+        yield from secure.begin(reduce)
         names = [f"{name} {array.shape}" for array in arrays]
-        return (yield from secure.answer(arrays, along(tree), _same, names))
+        return (yield from secure.answer(arrays, reduce, _same, names))
 
     return total
 
 
 def masked_results(
-    requests: Sequence[Request], i: int, packed: Mapping[int, Any], tree: TreeNode, secure: SecureSums
+    requests: Sequence[Request],
+    i: int,
+    packed: Mapping[int, Any],
+    tree: TreeNode,
+    is_complete: bool,
+    secure: SecureSums,
 ) -> Program[list[Any]]:
     """Return the results of requests for agent i; ``packed`` has its texts of unions as one array."""
-    reduce = along(tree)
+    by_root, reduce = along(tree), for_all(tree, is_complete, secure.agents)
     results: list[Any] = [None] * len(requests)
     yield from secure.begin(reduce)
     sums = [k for k, request in enumerate(requests) if request.operation == "sum"]
@@ -72,7 +95,8 @@ def masked_results(
                 answered += totals if compute is None else compute(totals)
             return tuple(answered)
 
-        rest = iter((yield from secure.answer(value, reduce, answer, names)))
+        computes = any(requests[k].answer is not None for k in sums)
+        rest = iter((yield from secure.answer(value, by_root if computes else reduce, answer, names)))
         for k in sums:
             results[k] = tuple(next(rest) for _ in arrays[k])
     for k, request in enumerate(requests):
@@ -80,14 +104,14 @@ def masked_results(
             local = [np.asarray(array, dtype=np.float64) for array in request.values[i]]
             flat = np.concatenate([np.zeros(0), *(array.reshape(-1) for array in local)])
             if request.answer is not None:
-                results[k] = yield from _answered(flat, request.answer, secure, reduce, request.name)
+                results[k] = yield from _answered(flat, request.answer, secure, by_root, request.name)
                 continue
             totals = yield from _OPERATIONS[request.operation](flat, secure, reduce, request.name)
             parts = np.split(totals, np.cumsum([array.size for array in local])[:-1])
             results[k] = tuple(part.reshape(a.shape) for part, a in zip(parts, local, strict=True))
         elif request.operation == "counts":
             floors = request.floors or Floors(1, 1)
-            masked = secure.masked(reduce)
+            masked = secure.masked(by_root)
             results[k] = yield from secure_union(request.values[i], floors, masked, request.name)
         elif request.operation == "union":
             results[k] = yield from packed[k](tree)

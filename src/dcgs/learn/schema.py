@@ -1,9 +1,9 @@
 """What sites agree on before a fit: the schema of each, one union over the network, and a pure merge.
 
 A schema says what an agent's data are: columns and their types, labels, how many rows, the user's options,
-the checksum of the file, what is odd, or why the data cannot be used. It says nothing of a single row but
-where the first word and the first number of a column are. All agents merge the same schemas, and so come to
-the same agreement, or to the same error, which names the sites that differ, their values, and what to do.
+what is odd, or why the data cannot be used. It says nothing of a single row but where the first word and the
+first number of a column are. All agents merge the same schemas, and so come to the same agreement, or to the
+same error, which names the sites that differ, their values, and what to do.
 
 What is equal at several sites is sent once. Levels of categories are sent without the name of their site.
 """
@@ -21,7 +21,7 @@ from typing import Any, final
 
 from dcgs import __version__
 from dcgs.floors import Floors
-from dcgs.learn.floors import SiteCells, Told, check_sites, told_cells
+from dcgs.learn.floors import SiteCells, Told, check_sites, refuse_small, told_cells
 from dcgs.learn.sites import Remedy, SitesError
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.state import from_plain, to_plain
@@ -78,7 +78,8 @@ class SiteSchema:
     ``columns`` are those of a table or a data frame, with names if ``has_names``. ``labels`` are the classes
     of its rows, as JSON; None for a model of numbers. ``lacking`` are columns to drop that it does not have.
     ``facts`` has what is odd, by the name of a :class:`Note`. ``levels`` has the levels of its categories.
-    ``floors`` are those of the site. ``error`` says why there are no data, and nothing else is known then.
+    ``floors`` are those of the site; ``is_small`` if it has fewer rows. ``error`` says why there are no
+    data, and nothing else is known then.
     """
 
     name: str
@@ -91,9 +92,9 @@ class SiteSchema:
     labels: tuple[str, ...] | None = None
     lacking: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
-    checksum: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     floors: Floors | None = None
+    is_small: bool = False
     error: str | None = None
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -105,20 +106,25 @@ class SiteSchema:
     def structure(self) -> SiteSchema:
         """Return what may be told with floors: nothing that is counted in rows, no word, label or level.
 
-        Labels and levels are found by counts of people.
+        Labels and levels are found by counts of people. Of a site with fewer rows than its floor, which is to
+        be refused, it is not told either which columns have words, or no values.
         """
+        is_small = self.floors is not None and self.rows - self.held_out < self.floors.min_count
         columns = tuple(
             replace(
                 column,
-                word=None if column.word is None else "words",
-                number=None if column.number is None else "numbers",
-                levels=MOST_LEVELS + 1 if column.levels > MOST_LEVELS else 0,
+                word=None if column.word is None or is_small else "words",
+                number=None if column.number is None or is_small else "numbers",
+                levels=MOST_LEVELS + 1 if column.levels > MOST_LEVELS and not is_small else 0,
                 constant=False,
             )
             for column in self.columns
         )
-        facts = {name: text for name, text in self.facts.items() if Note[name] not in _COUNTED}
-        some = replace(self, rows=min(self.rows, 1), held_out=min(self.held_out, 1), labels=None, levels={})
+        facts = {
+            name: text for name, text in self.facts.items() if Note[name] not in _COUNTED and not is_small
+        }
+        rows, held_out = min(self.rows, 1), min(self.held_out, 1)
+        some = replace(self, rows=rows, held_out=held_out, labels=None, levels={}, is_small=is_small)
         return replace(some, columns=columns, facts=facts)
 
 
@@ -280,6 +286,9 @@ def merge(sites: Mapping[int, SiteSchema], levels: Mapping[str, Sequence[str]], 
     if empty:
         problem = f"every site must have rows; there are none at {', '.join(empty)}."
         raise SitesError(problem, Remedy.LEAVE_OUT_SITE)
+    floors = _floors(sites)
+    if floors is not None:
+        refuse_small([site.name for site in sites.values() if site.is_small], floors)
     columns = merge_columns(sites, rules)
     width = merge_width(sites, rules) if columns is None else len(columns)
     names = columns or tuple(map(str, range(1, width + 1)))
@@ -290,7 +299,7 @@ def merge(sites: Mapping[int, SiteSchema], levels: Mapping[str, Sequence[str]], 
         facts = {i: site.facts[note.name] for i, site in sites.items() if note.name in site.facts}
         notes += [f"{_listed(sites, facts)}{note.value}."] if facts else []
     places = {k: tuple(levels.get(names[k], ())) for k in range(width) if k in words or k in chosen}
-    return Schema(sites, width, columns, places, labels, tuple(notes), _floors(sites))
+    return Schema(sites, width, columns, places, labels, tuple(notes), floors)
 
 
 def _floors(sites: Mapping[int, SiteSchema]) -> Floors | None:

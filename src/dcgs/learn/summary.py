@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, final
 
 from dcgs.learn.radius.result import PathPoint
 from dcgs.learn.sums import Sent
-from dcgs.runtime.ledger import Entry
+from dcgs.runtime.ledger import MASKED, Entry
 from dcgs.state import Plain, from_plain
 
 _MASKED = {True: "masked", False: "open"}
@@ -283,21 +283,20 @@ def path_table(path: PathSummary, label: str, what: str) -> FitTable:
 
 
 def ledger_table(entries: Sequence[Entry]) -> FitTable:
-    """Return all that was sent, from the ledgers: for what, in which form, masked or open."""
-    rows = [
-        [
-            entry.sum,
-            entry.form,
-            "masked" if entry.masked else "open",
-            entry.messages,
-            entry.numbers,
-            entry.bytes,
-        ]
-        for entry in entries
-    ]
-    kinds = {"what was sent": "text", "the largest part": "text", "masked": "text", "messages": "count"}
-    kinds |= {"numbers": "count", "bytes": "size"}
-    return FitTable("what was sent, by all agents", kinds, rows)
+    """Return all that was sent, from the ledgers: a line for each purpose.
+
+    What is open of a masked sum is its answer, which the root computes from the total over all agents.
+    """
+    rows = []
+    for purpose in dict.fromkeys(entry.sum for entry in entries):
+        some = [entry for entry in entries if entry.sum == purpose]
+        is_masked = any(entry.masked for entry in some)
+        forms = ", ".join(dict.fromkeys(entry.form for entry in some if not entry.masked))
+        own, answer = (MASKED, forms or None) if is_masked else (f"{forms}, open", None)
+        messages, sent = (sum(getattr(entry, name) for entry in some) for name in ("messages", "bytes"))
+        rows.append([purpose, own, answer, messages, sent])
+    kinds = {"what for": "text", "what agents sent of their own": "text", "the answer to all, open": "text"}
+    return FitTable("what was sent, by all agents", kinds | {"messages": "count", "bytes": "size"}, rows)
 
 
 def sent_table(summary: FitSummary) -> FitTable:

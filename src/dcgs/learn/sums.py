@@ -268,15 +268,15 @@ class Reductions:
 
     def sum(self, name: str, values: Mapping[int, Sequence[ArrayLike]]) -> Arrays:
         """Return the sums of the arrays of all agents; ``name`` says in the record what they are."""
-        return self._arrays(Request(name, values))
+        return self.reduced(Request(name, values))
 
     def min(self, name: str, values: Mapping[int, Sequence[ArrayLike]]) -> Arrays:
         """Return the elementwise minima of the arrays of all agents."""
-        return self._arrays(Request(name, values, "min"))
+        return self.reduced(Request(name, values, "min"))
 
     def max(self, name: str, values: Mapping[int, Sequence[ArrayLike]]) -> Arrays:
         """Return the elementwise maxima of the arrays of all agents."""
-        return self._arrays(Request(name, values, "max"))
+        return self.reduced(Request(name, values, "max"))
 
     def union(self, name: str, texts: Mapping[int, Iterable[str]]) -> tuple[str, ...]:
         """Return all texts of all agents, each once, in increasing order."""
@@ -313,9 +313,11 @@ class Reductions:
         ``program`` takes the number of an agent, and how it adds up arrays over the network.
         """
         self.named(name)
-        masks = self._masks
+        masks, is_complete = self._masks, as_network(self.graph).is_complete
         answers, traffic = run_programs(
-            lambda i, tree: program(i, network_total(tree, masks.get(i), name)), self.graph, self.runtime
+            lambda i, tree: program(i, network_total(tree, is_complete, masks.get(i), name)),
+            self.graph,
+            self.runtime,
         )
         self.record(Sent(name, "fit", numbers, traffic.rounds, 0), traffic)
         return answers
@@ -342,7 +344,8 @@ class Reductions:
             )
         return tuple(merged.values())
 
-    def _arrays(self, request: Request) -> Arrays:
+    def reduced(self, request: Request) -> Arrays:
+        """Return the arrays that all agents get for a request."""
         (arrays,) = self._all_reduced([request])
         return tuple(arrays)
 
@@ -438,8 +441,11 @@ def _reduce(
             }
             for i in hosts
         }
+        is_complete = as_network(graph).is_complete
         answers, traffic = run_programs(
-            lambda i, tree: masked_results(requests, i, unions[i], tree, masks[i]), graph, runtime
+            lambda i, tree: masked_results(requests, i, unions[i], tree, is_complete, masks[i]),
+            graph,
+            runtime,
         )
         return answers[hosts[0]], traffic
     values = {i: tuple(array.reshape(-1) for local in arrays[i] for array in local) for i in hosts}

@@ -108,6 +108,8 @@ class Agent:
     * ``secure`` masks the sums of the network; None if they are open. :meth:`sum_error`
       bounds their errors.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
+    * ``origin`` is the starting point x⁰ of the run, from which decreases are measured, if ``x0`` is another
+      point: where the method has changed its form.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> class Gossip(dcgs.Method):
@@ -148,6 +150,7 @@ class Agent:
     on_save: OnSave = lambda k, state, inner, certifier=None: None
     resume: ResumePoint | None = None
     secure: SecureSums | None = None
+    origin: Point | None = None
 
     def sum_error(self, part: int) -> Any:
         """Return a bound of the error that fixed point adds to each number of an array of a total.
@@ -214,7 +217,8 @@ class Agent:
     @cached_property
     def baseline(self) -> Baseline:
         """The agent's f at the starting point, from which decreases are measured."""
-        return Baseline.at(self.f, self.x0 if self.low_rank_start is None else self.low_rank_start)
+        start = self.x0 if self.origin is None else self.origin
+        return Baseline.at(self.f, start if self.low_rank_start is None else self.low_rank_start)
 
     @property
     def iterations_left(self) -> range:

@@ -183,16 +183,18 @@ def is_flooded(agent: Agent, nbytes: int) -> bool:
     return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)
 
 
-def flooded_answer(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+def flooded_answer(
+    value: Value, agent: Agent, answer: Callable[[Value], Value], name: str = ""
+) -> Program[Value]:
     """Return what every agent computes from the sum of all agents' values, which have equal shapes.
 
     The values are flooded, in as many rounds as the graph has diameter: one if it is complete. Masked words
-    are flooded in the same way.
+    are flooded in the same way; those of one ``name`` have the same exponents, array by array.
     """
     if agent.secure is None:
         return (yield from _flooded(value, agent=agent, answer=answer))
     reduce = complete_answer if agent.facts.is_complete else partial(_flooded, agent=agent)
-    return (yield from agent.secure.answer(value, reduce, answer, _names("", value)))
+    return (yield from agent.secure.answer(value, reduce, answer, _names(name, value)))
 
 
 def _flooded(value: Value, *, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:

@@ -9,24 +9,12 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from dcgs.learn.radius.result import Path as RadiusPath
+from dcgs import curves
+from dcgs.learn.radius.result import RadiusPath
 
-STYLE: dict[Any, Any] = {
-    "font.size": 8.0,
-    "axes.titlesize": 8.5,
-    "axes.labelsize": 8.0,
-    "legend.fontsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.5,
-    "pdf.fonttype": 42,  # text stays text
-}
+STYLE: dict[Any, Any] = curves.STYLE | {"axes.titlesize": 8.5, "lines.linewidth": 1.5}
+STYLE |= dict.fromkeys(("font.size", "axes.labelsize", "legend.fontsize"), 8.0)
+STYLE |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7.0)
 
 
 def encoded(figure: Figure, kind: str, dpi: int = 200) -> bytes:

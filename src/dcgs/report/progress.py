@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TypeAlias, final
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
@@ -17,10 +16,8 @@ from rich.text import Text
 
 from dcgs.report.numbers import size
 from dcgs.run.result import Snapshot
-from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
-
-if TYPE_CHECKING:  # it needs the package cryptography
-    from dcgs.secure.keys import Signatures
+from dcgs.runtime import Job, Runtime, Traffic
+from dcgs.runtime.base import ChangedRuntime
 
 Clock: TypeAlias = Callable[[], float]
 Describe: TypeAlias = Callable[[], str]
@@ -102,36 +99,18 @@ class RoundProgress:
         self._measured = f", worst_loss {snapshot.worst_loss:.3e}, gap {snapshot.gap:.1e}"
 
 
-@final
-@dataclass(frozen=True, repr=False)
-class ObservedRuntime(Runtime):
-    """Run as ``runtime`` does, and call ``after_round`` after each round."""
+def observed(runtime: Runtime, see: Callable[[Traffic], None]) -> Runtime:
+    """Return a runtime that calls ``see`` after each round."""
 
-    runtime: Runtime
-    after_round: Callable[[Traffic], None]
-
-    def __repr__(self) -> str:
-        return repr(self.runtime)
-
-    def hosts(self, agents: int) -> range:
-        return self.runtime.hosts(agents)
-
-    def group(self) -> ProcessGroup:
-        return self.runtime.group()
-
-    def journal(self) -> Path | None:
-        return self.runtime.journal()
-
-    def signatures(self) -> Signatures | None:
-        return self.runtime.signatures()
-
-    def run(self, job: Job) -> None:
+    def change(job: Job) -> Job:
         def after_round() -> bool:
             goes_on = job.after_round()
-            self.after_round(job.traffic)
+            see(job.traffic)
             return goes_on
 
-        self.runtime.run(replace(job, after_round=after_round))
+        return replace(job, after_round=after_round)
+
+    return ChangedRuntime(runtime, change)
 
 
 @final

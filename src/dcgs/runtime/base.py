@@ -163,6 +163,34 @@ class Runtime(ABC):
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
+class ChangedRuntime(Runtime):
+    """Run each job as ``runtime`` does, after ``change``."""
+
+    runtime: Runtime
+    change: Callable[[Job], Job]
+    separate_sites: bool = False
+
+    def __repr__(self) -> str:
+        return repr(self.runtime)
+
+    def hosts(self, agents: int) -> range:
+        return self.runtime.hosts(agents)
+
+    def group(self) -> ProcessGroup:
+        return self.runtime.group()
+
+    def journal(self) -> Path | None:
+        return self.runtime.journal()
+
+    def signatures(self) -> Signatures | None:
+        return self.runtime.signatures()
+
+    def run(self, job: Job) -> None:
+        self.runtime.run(self.change(job))
+
+
+@final
 class Programs:
     """Runs the programs of some agents step by step."""
 

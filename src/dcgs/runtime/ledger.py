@@ -5,8 +5,8 @@ its arrays, whether they were masked, and the SHA-256 of their bytes. ``before``
 also across fits: a line that is changed, removed or put in between breaks the chain. Who rewrites the whole
 file is not noticed, unless the last hash is kept elsewhere.
 
-It has what agents send each other. What processes agree on beside it, such as options, checksums of files and
-the smoothness of losses, is not in it.
+It has what agents send each other. What processes agree on beside it, such as options, names of files and the
+smoothness of losses, is not in it.
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.group import ProcessGroup
+from dcgs.runtime.base import ChangedRuntime, Runtime
 from dcgs.state import from_plain
-
-if TYPE_CHECKING:  # it needs the package cryptography
-    from dcgs.secure.keys import Signatures
 
 FILES = "ledger-*.jsonl"
 _FORMAT = 1
 _START = "0" * 64
-TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS = (
+TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS, FLAGS, KEYS = (
     "texts",
     "masked words",
     "Hessians",
     "vectors of the size of the model",
     "numbers",
+    "flags",
+    "public keys of the masks",
 )
+_KEY_BYTES = 32
 
 
 @final
@@ -133,12 +132,13 @@ class Ledger:
         digest = sha256()
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
+        form = _form(arrays, self._size)
         self._pending = {
             "round": round,
             "from": sender,
             "to": [receiver],
-            "sum": self._sum,
-            "form": _form(arrays, self._size),
+            "sum": KEYS if form == KEYS else self._sum,
+            "form": form,
             "masked": any(array.dtype == np.uint64 for array in arrays),
             "shapes": [list(array.shape) for array in arrays],
             "bytes": sum(array.nbytes for array in arrays),
@@ -159,32 +159,9 @@ class Ledger:
         self._before = _hash(line)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class LedgerRuntime(Runtime):
-    """Run as ``runtime`` does, and write all messages of the agents of this process to a ledger."""
-
-    runtime: Runtime
-    ledger: Ledger
-    separate_sites: bool = False
-
-    def __repr__(self) -> str:
-        return repr(self.runtime)
-
-    def hosts(self, agents: int) -> range:
-        return self.runtime.hosts(agents)
-
-    def group(self) -> ProcessGroup:
-        return self.runtime.group()
-
-    def journal(self) -> Path | None:
-        return self.runtime.journal()
-
-    def signatures(self) -> Signatures | None:
-        return self.runtime.signatures()
-
-    def run(self, job: Job) -> None:
-        self.runtime.run(job.seen_by(self.ledger))
+def with_ledger(runtime: Runtime, ledger: Ledger) -> Runtime:
+    """Return a runtime that writes all messages of the agents of this process to a ledger."""
+    return ChangedRuntime(runtime, lambda job: job.seen_by(ledger), runtime.separate_sites)
 
 
 @final
@@ -284,7 +261,11 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
     if np.uint64 in kinds:
         return MASKED
     if kinds == {np.uint8}:
-        return TEXTS
+        if len(arrays) == 1 and arrays[0].ndim == 2 and arrays[0].shape[1] >= _KEY_BYTES:
+            return KEYS
+        return FLAGS if all(array.max(initial=0) <= 1 for array in arrays) else TEXTS
+    if any(array.dtype == np.uint8 and array.ndim == 2 and array.size for array in arrays):
+        return TEXTS  # and how many people have them
     # Values of several agents that are flooded have a row each.
     lengths = {length for array in arrays for length in (array.size, *array.shape[-1:]) if length > 1}
     if size > 1 and any(_is_hessian(length, size) for length in lengths):

@@ -20,7 +20,10 @@ _CHECK = 10.0
 
 def read_certificate(member: Member, file: Path) -> Identity:
     """Return what the certificate in a file says; raise unless it is of the keys of this member."""
-    shown = Identity.of_certificate(file.read_bytes())
+    try:
+        shown = Identity.of_certificate(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
     if (shown.name, shown.ed25519, shown.x25519) != (member.name, member.ed25519, member.x25519):
         raise ValueError(
             f"{file} must be the certificate of {member.name} with the keys in the study; it is another."

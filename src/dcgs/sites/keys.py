@@ -65,7 +65,13 @@ class SiteKeys:
                 f"only its owner may read a private key; others may read {file}. Use: chmod 600 {file}"
             )
         first, _, second = file.read_bytes().partition(_END)
-        signing, agreement = load_pem_private_key(first + _END, None), load_pem_private_key(second, None)
+        try:
+            signing, agreement = load_pem_private_key(first + _END, None), load_pem_private_key(second, None)
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{file} must have the two private keys that dcgs site key has written; it has not. Put the "
+                "file back: keys that are made anew need a new study."
+            ) from error
         if not (isinstance(signing, Ed25519PrivateKey) and isinstance(agreement, X25519PrivateKey)):
             raise ValueError(f"{file} must have an Ed25519 and an X25519 key, as dcgs site key writes them.")
         return cls(signing, agreement)
@@ -109,7 +115,7 @@ class Identity:
         try:
             request = x509.load_pem_x509_csr(pem)
         except ValueError as error:
-            raise ValueError(f"a request must be a file that dcgs site key has written; {error}") from error
+            raise ValueError("a request must be a file SITE.csr that dcgs site key has written.") from error
         if not request.is_signature_valid:
             raise ValueError(
                 "a request must be signed with its own key; this one is not. Ask the site for a new one."
@@ -119,8 +125,13 @@ class Identity:
     @classmethod
     def of_certificate(cls, content: bytes) -> Identity:
         """Return whose certificate it is, of PEM or DER."""
-        is_pem = content.lstrip().startswith(b"-----")
-        certificate = (x509.load_pem_x509_certificate if is_pem else x509.load_der_x509_certificate)(content)
+        is_der = content.startswith(b"0")  # that of a sequence
+        try:
+            certificate = (x509.load_der_x509_certificate if is_der else x509.load_pem_x509_certificate)(
+                content
+            )
+        except ValueError as error:
+            raise ValueError("a certificate must be one that dcgs study sign has written.") from error
         return _identity(certificate, certificate.not_valid_after_utc)
 
 
@@ -145,7 +156,12 @@ class Authority:
     @classmethod
     def load(cls, key: Path, pem: str) -> Authority:
         """Return the authority of a private key and a certificate."""
-        private = load_pem_private_key(key.read_bytes(), None)
+        try:
+            private = load_pem_private_key(key.read_bytes(), None)
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"the key of the study's CA must be a file; there is no {key}. dcgs study new made it."
+            ) from error
         assert isinstance(private, Ed25519PrivateKey)
         return cls(private, x509.load_pem_x509_certificate(pem.encode()))
 

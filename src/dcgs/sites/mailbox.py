@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, final
@@ -31,6 +32,11 @@ create table if not exists outgoing (
 create table if not exists envelopes (id integer primary key, envelope blob not null);
 create index if not exists undelivered on outgoing (hop, id) where pending;
 """
+RECEIVED = "received.db"
+_NEXT = "(select max(id) + 1 from outgoing)"
+"""An envelope that is sent again gets another number: the one before may just be acknowledged."""
+_REQUEST = "or digest = x''"  # which may have been read, and not yet acknowledged
+_UNWRITTEN = "delete from outgoing where (pending or digest != x'') and id not in (select id from envelopes)"
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
 repeated."""
@@ -38,6 +44,9 @@ _PAGE, _CHECKPOINT = 1 << 14, 1 << 26
 """Messages are long: with these pages, and copied to the file each so many bytes, they are written faster."""
 _WINDOW = 10_000
 """A sender is at most this many messages ahead of what its receiver has taken."""
+_IN_MEMORY = 1 << 28
+"""Bytes of messages that can be taken before they are on disk; of more, those that come later are first
+written."""
 
 
 class Outgoing(NamedTuple):
@@ -71,19 +80,29 @@ class Mailbox:
         self.folder = folder
         self.on_outgoing: Callable[[set[str]], object] = lambda hops: None
         self._capacity = capacity
-        self._incoming = _connection(folder / "received.db", _RECEIVED)
+        self._incoming = _connection(folder / RECEIVED, _RECEIVED)
         self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
         self._bytes_sent = _total(self._outgoing, "select sum(size) from outgoing")
         self._bytes_received = _total(self._incoming, "select sum(length(message)) from received")
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
+        self._in_memory = 0
+        self._fresh: dict[int, tuple[str, bytes]] = {}
+        self._untaken: dict[tuple[int, int, int], int] = {}
+        self._untaken_of: dict[int, int] = defaultdict(int)
         self._taken: dict[tuple[int, int], int] = {}
+
+    def recover(self) -> None:
+        """Forget envelopes that a kill kept from being written, before a run goes on: it makes them again."""
+        with self._locks[1], _transaction(self._outgoing):
+            self._outgoing.execute(_UNWRITTEN)
 
     def keep(self, header: EnvelopeHeader, message: bytes) -> bool:
         """Keep a message for this site, and return when it is on disk: True if it is new.
 
-        Raise if another message has the same place, or if its place is far ahead.
+        Raise if another message has the same place, if its place is far ahead, or if what this sender has
+        sent and nobody has taken is beyond the capacity.
         """
         key = header.sender, header.tag, header.sequence
         before = self._find(*key)
@@ -91,17 +110,29 @@ class Mailbox:
             if header.tag == ROUNDS and digest(before[1]) != digest(message):
                 raise EnvelopeError(
                     "a message that is sent again must be the same: its sender has other data or another "
-                    "version "
-                    "of dcgs than before it was started again."
+                    "version of dcgs than before it was started again."
                 )
             self._write(key, *before)  # the first time it may not have got to the disk
             return False
         if header.sequence > self._taken.get(key[:2], 0) + _WINDOW:
             raise EnvelopeError(f"message {header.sequence} is too far ahead of the run.")
         with self._arrived:
-            self._new[key] = header.round, message
-            self._arrived.notify_all()
+            if key not in self._untaken:
+                untaken = self._untaken_of[header.sender] + len(message)
+                if untaken > self._capacity:
+                    raise EnvelopeError(
+                        f"messages of a site that wait to be taken must have at most {self._capacity} bytes; "
+                        f"with this one they have {untaken}."
+                    )
+                self._untaken[key], self._untaken_of[header.sender] = len(message), untaken
+            fits = self._in_memory + len(message) <= _IN_MEMORY
+            if fits:
+                self._in_memory += len(message)
+                self._new[key] = header.round, message
+                self._arrived.notify_all()
         self._write(key, header.round, message)
+        if not fits:
+            self.wake()
         return True
 
     def _write(self, key: tuple[int, int, int], round: int, message: bytes) -> None:
@@ -124,9 +155,22 @@ class Mailbox:
         found = self._find(sender, tag, sequence)
         if found is not None:
             self._taken[sender, tag] = sequence
-            with self._arrived:
-                self._new.pop((sender, tag, sequence), None)
+            self._release(sender, tag, sequence)
         return found
+
+    def _release(self, sender: int, tag: int, sequence: int) -> None:
+        """Note that a message was taken: it is no longer in memory."""
+        with self._arrived:
+            self._untaken_of[sender] -= self._untaken.pop((sender, tag, sequence), 0)
+            if (sender, tag, sequence) in self._new:
+                self._in_memory -= len(self._new.pop((sender, tag, sequence))[1])
+
+    def forget(self, sender: int, tag: int, sequence: int) -> None:
+        """Remove a message that came in, so that another one can have its place."""
+        self._release(sender, tag, sequence)
+        with self._locks[0], _transaction(self._incoming):
+            query = "delete from received where sender = ? and tag = ? and sequence = ?"
+            self._incoming.execute(query, (sender, tag, sequence))
 
     def wait(self, seconds: float) -> None:
         """Wait until something comes in, or for this number of seconds."""
@@ -139,23 +183,45 @@ class Mailbox:
             self._arrived.notify_all()
 
     def add(self, items: Iterable[Outgoing], of_others: bool = False) -> None:
-        """Keep envelopes to be sent; those of others are limited, and on disk when this returns."""
-        items = list(items)
+        """Keep envelopes to be sent; those of others are limited, and on disk when this returns.
+
+        One of this site's own is on its way while it is written.
+        """
+        items, fresh = list(items), dict[int, tuple[str, bytes]]()
         with self._locks[1], _transaction(self._outgoing, "full" if of_others else "normal"):
             if of_others:
                 self._check_capacity(sum(len(item.envelope) for item in items))
             insert = (
                 "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending) "
-                "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1 where not pending "
-                "returning id"
+                "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1, "
+                f"id = {_NEXT} where not pending {'' if of_others else _REQUEST} returning id"
             )
             for hop, header, envelope, known in items:
                 place = header.sender, header.receiver, header.tag, header.sequence
                 row = self._outgoing.execute(insert, (hop, *place, known, len(envelope))).fetchone()
                 if row is not None:
                     self._bytes_sent += len(envelope)
-                    self._outgoing.execute("insert or replace into envelopes values (?, ?)", (*row, envelope))
+                    fresh[row[0]] = hop, envelope
+            if of_others:
+                self._write_envelopes(fresh)
+        with self._arrived:
+            self._fresh |= {} if of_others else fresh
         self.on_outgoing({item.hop for item in items})
+        if not of_others:
+            self._write_fresh()
+
+    def _write_fresh(self) -> None:
+        """Write the envelopes that are on their way; those that do not fit on the disk stay in memory."""
+        with self._locks[1], _transaction(self._outgoing, "normal"):
+            written = dict(self._fresh)
+            self._write_envelopes(written)
+        with self._arrived:
+            for id in written:
+                self._fresh.pop(id, None)
+
+    def _write_envelopes(self, envelopes: Mapping[int, tuple[str, bytes]]) -> None:
+        rows = [(id, envelope) for id, (_, envelope) in envelopes.items()]
+        self._outgoing.executemany("insert or replace into envelopes values (?, ?)", rows)
 
     def _check_capacity(self, more: int) -> None:
         query = "select coalesce(sum(size), 0) from outgoing where pending"
@@ -173,12 +239,16 @@ class Mailbox:
             row = self._outgoing.execute(query, place).fetchone()
         return None if row is None else row[0]
 
-    def next_for(self, hop: str) -> Pending | None:
-        """Return the first envelope for a neighbor that it has not acknowledged."""
+    def next_for(self, hop: str, skip: Collection[int] = ()) -> Pending | None:
+        """Return the first envelope for a neighbor that it has not acknowledged, but for some."""
+        with self._arrived:
+            for id, (to, envelope) in self._fresh.items():
+                if to == hop and id not in skip:
+                    return Pending(id, envelope)
         query = "select id, envelope from outgoing join envelopes using (id) where hop = ? and pending "
-        query += "order by id limit 1"
+        query += f"and id not in ({', '.join('?' * len(skip))}) order by id limit 1"
         with self._locks[1], _as_os_error():
-            row = self._outgoing.execute(query, (hop,)).fetchone()
+            row = self._outgoing.execute(query, (hop, *skip)).fetchone()
         return None if row is None else Pending(*row)
 
     def delivered(self, hop: str, id: int) -> None:
@@ -197,9 +267,15 @@ class Mailbox:
         place = header.sender, header.receiver, header.tag, header.sequence
         where = "sender = ? and receiver = ? and tag = ? and sequence = ? and not pending"
         with self._locks[1], _transaction(self._outgoing, "normal"):
-            query = f"update outgoing set pending = 1 where {where} returning hop"
-            hops = {hop for (hop,) in self._outgoing.execute(query, place).fetchall()}
-        self.on_outgoing(hops)
+            found = self._outgoing.execute(f"select id, hop from outgoing where {where}", place).fetchall()
+            for id, _ in found:
+                query = f"update outgoing set pending = 1, id = {_NEXT} where id = ? returning id"
+                (new,) = self._outgoing.execute(query, (id,)).fetchone()
+                self._outgoing.execute("update envelopes set id = ? where id = ?", (new, id))
+                with self._arrived:
+                    if id in self._fresh:
+                        self._fresh[new] = self._fresh.pop(id)
+        self.on_outgoing({hop for _, hop in found})
 
     def waiting(self) -> dict[str, int]:
         """Return how many envelopes each neighbor has not acknowledged."""

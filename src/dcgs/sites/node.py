@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -14,21 +15,47 @@ from pathlib import Path
 from typing import Any, final
 
 from dcgs.files import atomic_write
-from dcgs.runtime.errors import Scope, scope_of
+from dcgs.runtime.errors import RunAbortedError, Scope, scope_of
 from dcgs.sites.certificate import LiveCertificate, certificate_note, read_certificate
 from dcgs.sites.client import Dialing
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.envelope import Sealer
-from dcgs.sites.events import EVENTS, EventLog, last_events
-from dcgs.sites.keys import SiteKeys
-from dcgs.sites.mailbox import Mailbox
-from dcgs.sites.page import PAGE
+from dcgs.sites.events import EVENTS, EventLog, last_events, local_time
+from dcgs.sites.keys import Identity, SiteKeys
+from dcgs.sites.lock import alone, runs_in
+from dcgs.sites.mailbox import RECEIVED, Mailbox
+from dcgs.sites.page import PAGE, SiteView
 from dcgs.sites.runtime import SiteRuntime
 from dcgs.sites.server import client_context, server_context
-from dcgs.sites.study import Study
+from dcgs.sites.study import Member, Study
 from dcgs.sites.transport import JOURNAL, SiteTransport
 
 _AGREED, _DONE, _INPUTS = "agreed.json", "done", "inputs"
+
+
+def load_keys(config: SiteConfig, member: Member) -> SiteKeys:
+    """Return the private keys of a site; raise unless they are those in the study."""
+    if not config.key.exists():
+        raise ValueError(
+            f"the key of {config.name} must be a file; there is no {config.key}. dcgs site key makes it."
+        )
+    keys = SiteKeys.load(config.key)
+    if keys.publics != (member.ed25519, member.x25519):
+        raise ValueError(
+            f"the keys of {config.name} in the study must be those of {config.key}; they are others. Sign "
+            "the request that belongs to this key."
+        )
+    return keys
+
+
+def load_certificate(config: SiteConfig, member: Member) -> Identity:
+    """Return what the certificate of a site says; raise unless it is that of the study."""
+    if not config.certificate.exists():
+        raise ValueError(
+            f"the certificate of {config.name} must be a file; there is no {config.certificate}. The "
+            f"coordinator makes it from {config.name}.csr with dcgs study sign; put it there."
+        )
+    return read_certificate(member, config.certificate)
 
 
 @final
@@ -47,17 +74,8 @@ class Site:
         study = Study.load(config.study)
         study.check_signed()
         member = study.member(config.name)
-        for name, path in (("key", config.key), ("certificate", config.certificate)):
-            if not path.exists():
-                raise ValueError(f"the {name} of {config.name} must be a file; there is no {path}.")
-        keys = SiteKeys.load(config.key)
-        if keys.publics != (member.ed25519, member.x25519):
-            raise ValueError(
-                f"the keys of {config.name} in the study must be those of {config.key}; they are others. "
-                "Sign the "
-                "request that belongs to this key."
-            )
-        read_certificate(member, config.certificate)
+        keys = load_keys(config, member)
+        load_certificate(config, member)
         return cls(config, study, keys)
 
     @property
@@ -76,6 +94,7 @@ class Site:
         inspected = client_context(*files)
         if self.config.proxy_ca is not None:
             inspected.load_verify_locations(self.config.proxy_ca)
+            inspected.sslobject_class = ssl.SSLObject  # the proxy has other keys than the relay
         return Dialing(self.config.name, self.keys.signing, client_context(*files), inspected)
 
     def certificate_note(self) -> str | None:
@@ -97,32 +116,34 @@ class Site:
     def status(self) -> Iterator[str]:
         """Yield lines on how far this site is; it may run or not."""
         yield f"{self.config.name} in study {self.study.name}, SHA-256 {self.study.hash.hex()[:12]}…"
-        if not self.has_agreed:
-            yield "it has not agreed to the study"
-        elif not (self.state / "received.db").exists():
-            yield "it has agreed, and was not started yet"
+        done, process = self.done, runs_in(self.state)
+        start = f"start it with: dcgs site run {self.config.file}"
+        if process is not None:
+            yield f"it runs, as process {process}"
+        elif done is not None:
+            yield f"done at {local_time(done)}; the models are in {self.output}"
+        elif not self.has_agreed:
+            yield f"it has not agreed to the study; read it with: dcgs site agree {self.config.file}"
+        elif not (self.state / RECEIVED).exists():
+            yield f"it has agreed, and was not started yet; {start}"
         else:
-            mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
-            sent, received = mailbox.traffic()
-            done = mailbox.fact(_DONE)
-            yield f"done at {done}; the models are in {self.output}" if done else "started, and not done yet"
-            yield f"sent {sent} bytes, received {received} bytes"
-            yield f"its page is {self.state / PAGE}"
-            for hop, count in mailbox.waiting().items():
-                yield f"{count} messages wait for {hop}"
-            mailbox.close()
-            yield from (f"last: {when} {text}" for when, text in last_events(self.state / EVENTS))
+            yield f"it does NOT run, and is not done; {start}"
+        view = SiteView.read(self.state)
+        if view is not None:
+            yield from view.lines()
+            yield f"page: {self.state / PAGE}"
+        yield from (f"{local_time(when)}: {text}" for when, text in last_events(self.state / EVENTS))
         note = self.certificate_note()
         if note is not None:
             yield note
 
     @property
-    def is_done(self) -> bool:
-        """Whether the run of this study has ended, at all sites."""
-        if not (self.state / "received.db").exists():
-            return False
+    def done(self) -> str | None:
+        """When the run of this study has ended at all sites; None if it has not."""
+        if not (self.state / RECEIVED).exists():
+            return None
         with closing(Mailbox(self.state, self.study.limits.mailbox_bytes)) as mailbox:
-            return mailbox.fact(_DONE) is not None
+            return mailbox.fact(_DONE)
 
     @contextmanager
     def running(self, log: EventLog, again: bool = False) -> Iterator[SiteRuntime]:
@@ -136,40 +157,56 @@ class Site:
                 f"{self.study.hash.hex()[:12]}…; "
                 f"it has not. Read it and agree with: dcgs site agree {self.config.file}"
             )
-        mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
-        self._check_inputs(mailbox)
-        rank = self.study.rank(self.config.name)
-        sealer = Sealer(self.study, rank, self.keys.agreement)
-        transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
+        with alone(self.state):
+            mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
+            self._check_inputs(mailbox)
+            mailbox.recover()
+            sealer = Sealer(self.study, self.study.rank(self.config.name), self.keys.agreement)
+            transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
+            try:
+                self._open(transport, log)
+                yield from self._taking_part(transport)
+                if again:
+                    transport.deliver()
+                else:
+                    transport.finish()
+                    log.say("all sites have ended")
+                    mailbox.record(_DONE, datetime.now(UTC).isoformat())
+                    for journal in self.state.glob(JOURNAL.format("*")):
+                        journal.unlink()  # nobody can unmask what was recorded of this run
+                transport.ended = "It is done: all sites have ended."
+            except BaseException as error:
+                transport.ended = f"It has ended, and is not done: {str(error) or 'it was stopped'}"
+                log.say(transport.ended, is_shown=False)
+                raise
+            finally:
+                transport.close()
+
+    def _open(self, transport: SiteTransport, log: EventLog) -> None:
+        """Connect a transport, and begin its page."""
         files = self.study, self.config.certificate, self.config.key
         serving, dialing = server_context(*files), self.dialing()
         contexts = serving, dialing.context, dialing.inspected
         member = self.study.member(self.config.name)
         certificate = LiveCertificate(member, *files[1:], contexts, log)
+        transport.open(self.config.listen, serving, dialing)
+        transport.keep_page(self.state, certificate)
+        log.say(f"{self.config.name} takes part in {self.study.name}, run {self.study.run}")
+
+    def _taking_part(self, transport: SiteTransport) -> Iterator[SiteRuntime]:
+        """Yield the runtime; if the run fails, the others hear of what concerns them."""
         try:
-            transport.open(self.config.listen, serving, dialing)
-            transport.keep_page(self.state / PAGE, certificate)
-            log.say(f"{self.config.name} takes part in {self.study.name}, run {self.study.run}")
-            try:
-                yield SiteRuntime(transport, self.keys.signing.private_bytes_raw())
-            except Exception as error:
-                if scope_of(error) is Scope.ALL:  # the others must hear of it, too
-                    transport.finish()
-                raise
-            if again:
-                transport.deliver()
-                return
-            transport.finish()
-            log.say("all sites have ended")
-            mailbox.record(_DONE, datetime.now(UTC).isoformat())
-            for journal in self.state.glob(JOURNAL.format("*")):
-                journal.unlink()  # nobody can unmask what was recorded of this run
-        finally:
-            transport.close()
+            yield SiteRuntime(transport, self.keys.signing.private_bytes_raw())
+        except Exception as error:
+            if not isinstance(_cause(error), RunAbortedError):  # it may be that of a message
+                transport.forget_step()
+            if scope_of(error) is Scope.ALL:
+                transport.finish()
+            raise
 
     def _check_inputs(self, mailbox: Mailbox) -> None:
         """Raise if this run was started with other data or on another kind of machine."""
-        inputs = {"the data": _sha256(self.data), **library_facts()}
+        inputs = {"the data": _sha256(self.config.data_file), **library_facts()}
         before = mailbox.fact(_INPUTS)
         if before is None:
             mailbox.record(_INPUTS, json.dumps(inputs))
@@ -183,10 +220,12 @@ class Site:
                 "study with another number of run."
             )
 
-    @property
-    def data(self) -> Path:
-        """The file of the data."""
-        return self.config.file.resolve().parent / Path(self.config.data).expanduser()
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the error that was raised first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def library_facts() -> Mapping[str, str]:

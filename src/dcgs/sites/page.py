@@ -5,13 +5,18 @@ It is opened from the disk of this machine: there is no port for it. It loads no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from html import escape
-from typing import final
+from pathlib import Path
+from typing import Self, final
 
-PAGE = "status.html"
+from dcgs.files import atomic_write
+from dcgs.sites.events import duration, local_time
+
+PAGE, VIEW = "status.html", "status.json"
 SECONDS = 5
 """How often the page is written and shown again."""
 
@@ -39,13 +44,35 @@ class SiteView:
     events: Sequence[tuple[str, str]]
     now: float
 
+    def write(self, folder: Path) -> None:
+        """Write the page, and the same as JSON for ``dcgs site status``."""
+        atomic_write(folder / PAGE, status_page(self).encode())
+        atomic_write(folder / VIEW, json.dumps(asdict(self), ensure_ascii=False).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return what was written last, None if there is nothing."""
+        try:
+            return cls(**json.loads((folder / VIEW).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the page shows but for events, for a screen."""
+        yield f"{datetime.fromtimestamp(self.now):%Y-%m-%d %H:%M:%S}: {self.state}"
+        yield from (f"{name}: {text}" for name, text in self.facts.items())
+        for name, heard, waiting in self.neighbors():
+            yield f"{name}: last heard of {heard}; {waiting} messages wait for it"
+
+    def neighbors(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each neighbor, when it was heard of last, and how many messages wait for it."""
+        for name, heard in self.heard.items():
+            ago = f"{duration(self.now - heard)} ago" if heard else "not since the start"
+            yield name, ago, str(self.waiting.get(name, 0))
+
 
 def status_page(view: SiteView) -> str:
     """Return the page as HTML; every text in it is escaped."""
-    neighbors = (
-        (name, _ago(view.now - heard) if heard else "not since the start", str(view.waiting.get(name, 0)))
-        for name, heard in view.heard.items()
-    )
     title = f"{view.site} in {view.study}"
     return "\n".join(
         [
@@ -56,12 +83,14 @@ def status_page(view: SiteView) -> str:
             '<meta name="viewport" content="width=device-width">',
             f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
             f'<h1>{escape(title)}</h1><p id="state">{escape(view.state)}</p>',
+            f"<p>written at {datetime.fromtimestamp(view.now):%Y-%m-%d %H:%M:%S}, and every {SECONDS} s "
+            "while the site runs</p>",
             _table(("", ""), view.facts.items()),
             "<h2>Neighbors</h2>",
-            _table(("site", "last message from it", "messages that wait for it"), neighbors),
+            _table(("site", "last heard of", "messages that wait for it"), view.neighbors()),
             "<h2>Last events</h2>",
-            _table(("time", "event"), reversed(view.events)),
-            f"<p>written at {datetime.fromtimestamp(view.now):%Y-%m-%d %H:%M:%S}</p></body></html>",
+            _table(("time", "event"), ((local_time(when), text) for when, text in reversed(view.events))),
+            "</body></html>",
         ]
     )
 
@@ -70,12 +99,3 @@ def _table(names: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in names) if any(names) else ""
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>" if head else f"<table>{body}</table>"
-
-
-def _ago(seconds: float) -> str:
-    """Return how long ago that is, in words.
-
-    >>> _ago(12.3), _ago(7200.0)
-    ('12 s ago', '2.0 h ago')
-    """
-    return f"{seconds:.0f} s ago" if seconds < 600.0 else f"{seconds / 3600.0:.1f} h ago"

@@ -6,6 +6,7 @@ It sees sender, receiver, size and time of an envelope. It can delay envelopes, 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 from typing import final
 
@@ -43,8 +44,8 @@ class RelayMail:
         item = Outgoing(hop, header, envelope, b"")
         await asyncio.to_thread(self._mailbox.add, [item], True)
 
-    async def next_for(self, caller: str, seconds: float) -> Pending | None:
-        return await self.waiting.within(caller, seconds)
+    async def next_for(self, caller: str, seconds: float, skip: Collection[int]) -> Pending | None:
+        return await self.waiting.within(caller, seconds, skip)
 
     async def delivered(self, caller: str, id: int) -> None:
         await asyncio.to_thread(self._mailbox.delivered, caller, id)

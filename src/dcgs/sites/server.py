@@ -2,17 +2,20 @@
 
 Every connection must have a certificate of the study before a byte of HTTP is read. Sizes and times are
 bounded before memory is spent. ``PUT /v1/mail/HOP`` brings an envelope for a site; ``GET /v1/mail/HOP``
-waits for the next envelope for the site that asks, and says by ``done`` which it has got.
+waits for the next envelope for the site that asks. It says by ``done`` which are on its disk, and by ``has``
+which are not yet; with ``wait=0`` it only says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol, cast, final
 from weakref import WeakSet
@@ -29,11 +32,19 @@ from dcgs.sites.study import Study
 LONG_POLL = 25.0
 """Seconds after which a request without an answer gets an empty one; devices on the way cut idle
 connections."""
-STUDY, PLACE = "Dcgs-Study", "Dcgs-Place"
-"""Headers: the identity of the study, and the number of an envelope in the mailbox."""
+STUDY, PLACE, VERSION = "Dcgs-Study", "Dcgs-Place", "Dcgs-Version"
+"""Headers: the identity of the study, the number of an envelope in the mailbox, the version of dcgs."""
+RELEASE = version("dcgs")
 _HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
 _MOST_HANDSHAKES = 128
-_MOST_CONNECTIONS = 64
+_MOST_CONNECTIONS, _MOST_PLACES = 64, 16
+_MOST_BODIES = 4
+"""Envelopes of one site that are read at a time."""
+_LISTENING = {
+    errno.EADDRINUSE: "another process listens there. End it, if it is this site, or take another port",
+    errno.EADDRNOTAVAIL: "it has no such address. Take one of its own, or 0.0.0.0 for all",
+    errno.EACCES: "ports below 1024 need more rights. Take a higher one",
+}
 _PLAINTEXT = ("http_request", "wrong_version_number", "unknown_protocol")
 
 
@@ -43,8 +54,8 @@ class MailHandler(Protocol):
     async def accept(self, caller: str, hop: str, envelope: bytes) -> None:
         """Keep an envelope, and return when it is on disk; raise an EnvelopeError to refuse it."""
 
-    async def next_for(self, caller: str, seconds: float) -> Pending | None:
-        """Return the next envelope for a neighbor, None if none comes in this time."""
+    async def next_for(self, caller: str, seconds: float, skip: Collection[int]) -> Pending | None:
+        """Return the next envelope for a neighbor but for some, None if none comes in this time."""
 
     async def delivered(self, caller: str, id: int) -> None:
         """Record that a neighbor has an envelope."""
@@ -56,6 +67,7 @@ class MailHandler(Protocol):
 def server_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
     """Return TLS 1.3 that asks for a certificate of the study."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0  # each connection shows a certificate that is valid now
     return _with_certificates(context, study, certificate, key)
 
 
@@ -67,8 +79,26 @@ def inspected_context(study: Study, certificate: Path, key: Path) -> ssl.SSLCont
 
 
 def client_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return TLS 1.3 that shows a certificate, and checks that of the server and the name in it."""
-    return _with_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), study, certificate, key)
+    """Return TLS 1.3 that shows a certificate, and checks that of the server: its name, and its keys in the
+    study."""
+    context = _with_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), study, certificate, key)
+    context.sslobject_class = _pinning(study)
+    return context
+
+
+def _pinning(study: Study) -> type[ssl.SSLObject]:
+    """Return connections that end unless the other end has keys of the study: its CA alone is not enough.
+
+    OpenSSL calls nothing of ours when it verifies a certificate, so the handshake is overridden.
+    """
+
+    class PinnedConnection(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            if pinned_name(study, self.getpeercert(True)) is None:
+                raise ssl.SSLCertVerificationError("its keys are not those in the study")
+
+    return PinnedConnection
 
 
 def _with_certificates(context: ssl.SSLContext, study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
@@ -105,6 +135,7 @@ class Server:
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
         self._strangers: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._connections: dict[str, WeakSet[asyncio.Transport]] = {}
+        self._reading: dict[str, asyncio.Semaphore] = {}
         self._handshakes: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._server: asyncio.Server | None = None
         self._http: web.Server | None = None
@@ -118,7 +149,15 @@ class Server:
         )
         self._http = http
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Door(lambda new: self._admit(new, http)), host, port)
+        try:
+            self._server = await loop.create_server(
+                lambda: _Door(lambda new: self._admit(new, http)), host, port
+            )
+        except OSError as error:
+            raise OSError(
+                f"listen must be a free port of an address of this machine; {host}:{port}: "
+                f"{_LISTENING.get(error.errno or 0, error.strerror or str(error))}."
+            ) from error
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -185,8 +224,9 @@ class Server:
         certificate = secured.get_extra_info("ssl_object").getpeercert(True)
         caller = pinned_name(self._study, certificate)
         mine = self._connections.setdefault(caller or "", WeakSet())
-        if caller is not None and sum(not other.is_closing() for other in mine) >= _MOST_CONNECTIONS:
-            self._log.say(f"refused a connection of {caller} from {peer}: it has {_MOST_CONNECTIONS} others.")
+        if certificate and sum(not other.is_closing() for other in mine) >= _MOST_CONNECTIONS:
+            who = caller or "somebody with keys that are not in the study"
+            self._log.say(f"refused a connection of {who} from {peer}: it has {_MOST_CONNECTIONS} others.")
             return False
         mine.add(secured)
         return True
@@ -223,8 +263,13 @@ class Server:
             caller = signed_by(self._study, request.headers, request.method, target, time.time())
         except SignatureError as error:
             raise _RefusalError(403, str(error)) from error
-        if request.transport is not None:
-            self._strangers.discard(request.transport)
+        if (connection := request.transport) is not None:
+            mine = self._connections.setdefault(caller, WeakSet())
+            others = sum(other is not connection and not other.is_closing() for other in mine)
+            if others >= _MOST_CONNECTIONS:
+                raise _RefusalError(429, f"a site must have at most {_MOST_CONNECTIONS} connections.")
+            mine.add(connection)
+            self._strangers.discard(connection)
         return caller
 
     async def _dispatch(self, request: web.BaseRequest, caller: str | None) -> web.Response:
@@ -240,14 +285,16 @@ class Server:
                 "files.",
             )
         if request.path == "/v1/hello":
-            return web.Response(status=204)
+            return web.Response(status=204, headers={VERSION: RELEASE})
         parts = request.path.split("/")
         if parts[:3] != ["", "v1", "mail"] or len(parts) != 4:
             raise _RefusalError(404, f"there is no {request.path} here.")
         if request.method == "GET" and parts[3] == caller:
             return await self._give(request, caller)
         if request.method == "PUT":
-            await self._handler.accept(caller, parts[3], await self._body(request))
+            async with self._reading.setdefault(caller, asyncio.Semaphore(_MOST_BODIES)):
+                body = await self._body(request)
+            await self._handler.accept(caller, parts[3], body)
             return web.Response(status=204)
         raise _RefusalError(405, f"{request.method} {request.path} is not for {caller}.")
 
@@ -265,11 +312,11 @@ class Server:
         return body
 
     async def _give(self, request: web.BaseRequest, caller: str) -> web.Response:
-        done = request.query.get("done", "")
-        if done.isdecimal() and len(done) < 19:
-            await self._handler.delivered(caller, int(done))
-        wait = 0.0 if request.query.get("wait") == "0" else LONG_POLL
-        pending = await self._handler.next_for(caller, wait)
+        for place in _places(request.query.get("done", "")):
+            await self._handler.delivered(caller, place)
+        if request.query.get("wait") == "0":
+            return web.Response(status=204)
+        pending = await self._handler.next_for(caller, LONG_POLL, _places(request.query.get("has", "")))
         if pending is None:
             return web.Response(status=204)
         return web.Response(body=pending.envelope, headers={PLACE: str(pending.id)})
@@ -309,6 +356,11 @@ class _Door(asyncio.Protocol):
         connection = cast(asyncio.Transport, transport)
         connection.pause_reading()
         self._admit(connection)
+
+
+def _places(text: str) -> list[int]:
+    """Return numbers of envelopes, which are separated by commas; those of no envelope are left out."""
+    return [int(word) for word in text.split(",")[:_MOST_PLACES] if word.isdecimal() and len(word) < 19]
 
 
 def _reason(error: Exception) -> str:

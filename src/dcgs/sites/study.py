@@ -141,13 +141,13 @@ class Study:
                 before=table.pop("before", ""),
                 content=content,
             )
+            if table:
+                raise ValueError(f"a study must have known entries only; got {', '.join(sorted(table))}.")
+            study.check()
         except KeyError as error:
             raise ValueError(f"a study must have an entry {error.args[0]}; it has none.") from error
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             raise ValueError(f"a study must have the entries that dcgs study new writes; {error}.") from error
-        if table:
-            raise ValueError(f"a study must have known entries only; got {', '.join(sorted(table))}.")
-        study.check()
         return study
 
     def check(self) -> None:

@@ -15,9 +15,8 @@ import ssl
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -25,7 +24,6 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.files import atomic_write
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import RunAbortedError
 from dcgs.runtime.heartbeat import Heartbeat
@@ -36,9 +34,9 @@ from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.client import Client, Dialing
 from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest
-from dcgs.sites.events import EventLog
+from dcgs.sites.events import EventLog, duration
 from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
-from dcgs.sites.page import SECONDS, SiteView, status_page
+from dcgs.sites.page import SECONDS, SiteView
 from dcgs.sites.server import Server
 from dcgs.sites.study import RELAY, Study
 from dcgs.sites.waiting import WaitingHops
@@ -52,6 +50,8 @@ _ASK_AFTER, _ASK_AGAIN = 20.0, 120.0
 _CHECK, _CLOSING = 1.0, 5.0
 _MEGABYTE = 1 << 20
 _SPENT = {"megabytes_sent": "MB", "messages_sent": "messages", "rounds": "rounds of messages"}
+_TRIES = 3
+"""How often a message that is not the one that is due is asked for again, before the run ends."""
 JOURNAL = "masks-{}.journal"
 """The files of keys and counters of masked sums, in the folder of a study."""
 LINGER = 60.0
@@ -62,7 +62,8 @@ LINGER = 60.0
 class SilentHeartbeat:
     """No heartbeat: a site may be away for days. Failures stay at their site, and the others wait."""
 
-    rank, size = 0, 1
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
 
     def send(self, text: bytes, rank: int, tag: int) -> None:
         """Send nothing."""
@@ -86,6 +87,10 @@ class SiteMail:
         self.waiting = WaitingHops(mailbox)
         self.heard: dict[str, float] = {}
 
+    def hear(self, name: str) -> None:
+        """Note that there was a sign of life of a site or the relay."""
+        self.heard[name] = time.time()
+
     def is_neighbor(self, caller: str) -> bool:
         return caller in self._neighbors
 
@@ -94,12 +99,13 @@ class SiteMail:
         return self._study.names[self._hops[rank]]
 
     async def accept(self, caller: str, hop: str, envelope: bytes) -> None:
-        self.heard[caller] = time.time()
+        self.hear(caller)
         if hop != self.name:
             raise EnvelopeError(f"this is {self.name}, and no relay for {hop}.")
         header = envelopes.read_header(envelope)
         if header.receiver == self._sealer.rank:
             header, message = self._sealer.open(envelope)
+            self.hear(self._study.names[header.sender])
             if header.tag > _MISSING:
                 raise EnvelopeError(f"an envelope must be of a known kind; got one of kind {header.tag}.")
             if header.tag == _MISSING:
@@ -145,9 +151,9 @@ class SiteMail:
         if self.hop_to(header.receiver) == caller or header.sender == self._sealer.rank:
             raise EnvelopeError(f"an envelope for {names[header.receiver]} does not come this way.")
 
-    async def next_for(self, caller: str, seconds: float) -> Pending | None:
-        self.heard[caller] = time.time()
-        return await self.waiting.within(caller, seconds)
+    async def next_for(self, caller: str, seconds: float, skip: Collection[int]) -> Pending | None:
+        self.hear(caller)
+        return await self.waiting.within(caller, seconds, skip)
 
     async def delivered(self, caller: str, id: int) -> None:
         await asyncio.to_thread(self._mailbox.delivered, caller, id)
@@ -164,11 +170,12 @@ class SiteTransport(Transport):
         self._spent = SiteLimits()
         self._last_round = -1
         self.study, self.rank, self.size = study, sealer.rank, len(study.sites)
-        self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
+        self.heartbeat = Heartbeat(SilentHeartbeat(self.rank, self.size), timeout=math.inf)
         self.heartbeat.name = lambda rank: study.names[rank]
         self.awaited: tuple[str, float] | None = None
         self.is_finishing = False
         self.facts: dict[str, str] = {}
+        self.ended = ""
         self.mail = SiteMail(study, sealer, mailbox, log)
         self._sealer, self._mailbox, self._log = sealer, mailbox, log
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
@@ -183,6 +190,10 @@ class SiteTransport(Transport):
         self._tasks: list[asyncio.Task[None]] = []
         self._broken: BaseException | None = None
         self._journals = 0
+        self._refused: dict[tuple[int, int, int], int] = defaultdict(int)
+        self._in_step: list[tuple[int, int, int]] = []
+        self._in_step_of = -1
+        self._write_page: Callable[[], object] = lambda: None
 
     def open(self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: Dialing) -> int | None:
         """Start to send and receive; return the port on which this site listens."""
@@ -197,36 +208,42 @@ class SiteTransport(Transport):
         self._in_loop(self._dial(dialing))
         return port
 
-    def keep_page(self, file: Path, certificate: LiveCertificate) -> None:
-        """Write the page of this site every few seconds, and look after its certificate."""
+    def keep_page(self, folder: Path, certificate: LiveCertificate) -> None:
+        """Write the page of this site every few seconds and at the end, and look after its certificate."""
 
         def write_once() -> None:
-            atomic_write(file, status_page(self._view(certificate)).encode())
+            with suppress(OSError, sqlite3.Error):
+                self._view(certificate).write(folder)
 
         async def write() -> None:
             while True:
-                with suppress(OSError, sqlite3.Error):
-                    await asyncio.to_thread(write_once)
+                await asyncio.to_thread(write_once)
                 await asyncio.sleep(SECONDS)
 
         async def begin() -> None:
+            self._write_page = write_once
             self._begin(write())
             self._begin(certificate.watch())
 
         self._in_loop(begin())
 
+    def _state(self, now: float) -> str:
+        """Return what this site does, in a sentence."""
+        if self.ended:
+            return self.ended
+        state = "It computes."
+        if self.awaited is not None:
+            name, start = self.awaited
+            waited, patience = now - start, 3600.0 * self.study.limits.patience_hours
+            left = duration(max(0.0, patience - waited))
+            state = f"It waits for {name}: for {duration(waited)} so far, and for {left} more at most."
+        if self.is_finishing:
+            return f"Its model is written, and it stays for the others. {state if self.awaited else ''}"
+        return state
+
     def _view(self, certificate: LiveCertificate) -> SiteView:
         sent, received = self._mailbox.traffic()
-        now, awaited, study = time.time(), self.awaited, self.study
-        state = "It computes."
-        if awaited is not None:
-            waited, patience = round(now - awaited[1]), round(3600.0 * study.limits.patience_hours)
-            state = (
-                f"It waits for {awaited[0]} since {timedelta(seconds=waited)}, for "
-                f"{timedelta(seconds=max(0, patience - waited))} more."
-            )
-        if self.is_finishing:
-            state = f"Its model is written, and it stays for the others. {state if awaited else ''}"
+        now, study = time.time(), self.study
         facts = {
             "study": f"run {study.run}, SHA-256 {study.hash.hex()}",
             "rounds": f"{self._spent.rounds}, of at most {self._limits.rounds:g}",
@@ -237,6 +254,7 @@ class SiteTransport(Transport):
         }
         heard = {study.names[j]: self.mail.heard.get(study.names[j], 0.0) for j in self._near}
         waiting, events = self._mailbox.waiting(), list(self._log.events)
+        state = self._state(now)
         return SiteView(self.mail.name, study.name, state, facts, heard, waiting, events, now)
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -244,7 +262,7 @@ class SiteTransport(Transport):
 
     async def _dial(self, dialing: Dialing) -> None:
         """Start the tasks of the edges on which this site dials."""
-        client = self._client = Client(self.study, dialing, self._log)
+        client = self._client = Client(self.study, dialing, self._log, self.mail.hear)
         mail, name = self.mail, self.mail.name
         sources: set[str] = set()
         for j in self.study.neighbors[self.rank]:
@@ -272,9 +290,11 @@ class SiteTransport(Transport):
 
     def close(self) -> None:
         """Close all connections; nothing more is sent."""
-        self._in_loop(self._hang_up())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        if self._thread.is_alive():
+            self._in_loop(self._hang_up())
+            self._write_page()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
         self._loop.close()
         self._mailbox.close()
 
@@ -302,12 +322,7 @@ class SiteTransport(Transport):
     def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
         self._send(sends)
         for buffer, rank, tag in receives:
-            message = self._receive(rank, tag)
-            if len(message) > len(buffer):
-                raise MessageError(
-                    f"a message must have at most {len(buffer)} bytes; {self.study.names[rank]} sent one of "
-                    f"{len(message)}."
-                )
+            message = self._receive(rank, tag, len(buffer))
             buffer[: len(message)] = np.frombuffer(message, np.uint8)
 
     def broadcast(self, buffer: Buffer) -> None:
@@ -379,21 +394,51 @@ class SiteTransport(Transport):
     def _header(self, rank: int, tag: int, sequence: int) -> EnvelopeHeader:
         return EnvelopeHeader(self.rank, rank, tag, self.study.run, self.heartbeat.position, sequence)
 
-    def _receive(self, rank: int, tag: int) -> bytes:
-        """Return the next message of a site; wait for it, and say so."""
+    def _receive(self, rank: int, tag: int, most: int) -> bytes:
+        """Return the next message of a site, of at most so many bytes; wait for it, and say so."""
         sequence = self._taken[rank, tag] + 1
-        found = self._mailbox.take(rank, tag, sequence)
-        if found is None:
-            found = self._wait_for(rank, tag, sequence)
+        while True:
+            found = self._mailbox.take(rank, tag, sequence)
+            round, message = self._wait_for(rank, tag, sequence) if found is None else found
+            wrong = self._wrong(self.study.names[rank], round, message, most)
+            if wrong is None:
+                break
+            self._refuse(rank, tag, sequence, wrong)
         self._taken[rank, tag] = sequence
-        round, message = found
-        if round != self.heartbeat.position:
-            raise MessageError(
-                f"a message of step {self.heartbeat.position} was expected; {self.study.names[rank]} sent "
-                "one of "
-                f"step {round}."
-            )
+        if self._in_step and round != self._in_step_of:
+            self._in_step.clear()
+        self._in_step_of = round
+        self._in_step.append((rank, tag, sequence))
         return message
+
+    def _wrong(self, name: str, round: int, message: bytes, most: int) -> str | None:
+        """Return why a message is not the one that is due, None if it is."""
+        due = self.heartbeat.position
+        if round != due:
+            return f"a message of step {_step(due)} was expected; {name} sent one of step {_step(round)}"
+        if len(message) > most:
+            return f"a message must have at most {most} bytes; {name} sent one of {len(message)}"
+        return None
+
+    def _refuse(self, rank: int, tag: int, sequence: int, reason: str) -> None:
+        """Remove a message that is not the one that is due, and ask for it again; raise if that is in vain.
+
+        Who has the key of a site by theft can send such a message; the site itself then sends the right one.
+        """
+        place = rank, tag, sequence
+        self._refused[place] += 1
+        if self._refused[place] > _TRIES:
+            raise MessageError(f"{reason}.")
+        self._log.say(f"refused a message: {reason}; it is asked for again")
+        self._mailbox.forget(*place)
+        with suppress(OSError):
+            self.mail.missing(*place)
+
+    def forget_step(self) -> None:
+        """Forget the messages of the last step, one of which has ended the run; the next start asks for them
+        again."""
+        for place in self._in_step:
+            self._mailbox.forget(*place)
 
     def _wait_for(self, rank: int, tag: int, sequence: int) -> tuple[int, bytes]:
         name, start = self.study.names[rank], time.time()
@@ -407,14 +452,14 @@ class SiteTransport(Transport):
             if now - start > patience:
                 raise RunAbortedError(
                     f"a site must answer within {self.study.limits.patience_hours:g} hours; {name} has "
-                    "not. See whether it runs, and start this site again to wait as long once more."
+                    "not. See whether it runs, and start this site again to wait as long once more. If it "
+                    f"will not come back, use: dcgs study without {name}"
                 )
             if now > say_at:
                 said, say_at = True, now + _SAY_AGAIN
-                waited = timedelta(seconds=round(now - start))
-                left = timedelta(seconds=round(patience - (now - start)))
+                waited, left = duration(now - start), duration(patience - (now - start))
                 ended = "this site has ended, and stays for the others: " if self.is_finishing else ""
-                self._log.say(f"{ended}waiting for {name} since {waited}, for {left} more")
+                self._log.say(f"{ended}waiting for {name}, for {waited} so far and {left} more at most")
             if now > ask_at:
                 ask_at = now + _ASK_AGAIN
                 with suppress(OSError):
@@ -445,6 +490,12 @@ class SiteTransport(Transport):
         end = time.monotonic() + linger
         while self._mailbox.waiting() and time.monotonic() < end:
             self._mailbox.wait(_CHECK)
+
+
+def _step(position: int) -> str:
+    """Return the step of a position, after the number of its run if that is not the first."""
+    run, step = divmod(position, 1 << 32)
+    return f"{run}.{step}" if run else str(step)
 
 
 def _bytes_of(values: NDArray[np.float64]) -> Buffer:

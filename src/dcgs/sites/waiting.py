@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 from contextlib import suppress
 from typing import final
 
@@ -23,19 +24,19 @@ class WaitingHops:
         for hop in hops:
             self._events[hop].set()
 
-    async def next(self, hop: str) -> Pending:
-        """Return the next envelope for a neighbor as soon as there is one."""
-        event = self._events[hop]
+    async def next(self, hop: str, skip: Collection[int] = ()) -> Pending:
+        """Return the next envelope for a neighbor as soon as there is one, but for those on their way."""
+        event, skip = self._events[hop], tuple(skip)
         while True:
             event.clear()
-            pending = await asyncio.to_thread(self._mailbox.next_for, hop)
+            pending = await asyncio.to_thread(self._mailbox.next_for, hop, skip)
             if pending is not None:
                 return pending
             await event.wait()
 
-    async def within(self, hop: str, seconds: float) -> Pending | None:
+    async def within(self, hop: str, seconds: float, skip: Collection[int]) -> Pending | None:
         """Return the next envelope for a neighbor, None if there is none within this time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                return await self.next(hop)
+                return await self.next(hop, skip)
         return None

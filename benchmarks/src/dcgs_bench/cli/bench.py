@@ -138,15 +138,12 @@ Run FastDCGS with default settings as one quantity grows: agents (10 to 3,000), 
 of each agent, or nonzeros of each row. Print the time, the bytes of the busiest agent and the peak memory.
 Each run is a process of its own.
 """
-_MORE_GROWTH = """\
-examples:
-  dcgs bench growth --grows agents --most 1000       up to 1,000 agents
-"""
 
 
 def _add_growth(benches: Any) -> None:
     text = "time, bytes and memory as agents, features, rows or nonzeros grow"
-    parser = job(benches, "growth", text, _GROWTH, _MORE_GROWTH)
+    more = "examples:\n  dcgs bench growth --grows agents --most 1000       up to 1,000 agents"
+    parser = job(benches, "growth", text, _GROWTH, more)
     add = partial(option, parser)
     add("--grows NAME", "what grows (default: each in turn)", nargs="+", choices=list(growth.SERIES))
     add("--most N", "the largest size (default: all)", count)

@@ -17,7 +17,6 @@ from dcgs_bench.entries import ENTRIES, FORMS, GOAL, GRID, OURS
 from dcgs_bench.faults import CONDITIONS, FaultGrid
 from dcgs_bench.figures import profile_figure
 from dcgs_bench.instances import INSTANCES, LARGE, QUICK, drawn
-from dcgs_bench.over_mpi import slow_agent
 from dcgs_bench.ranking import (
     TIME_LEVELS,
     Ranking,
@@ -55,10 +54,7 @@ Do the same runs with one core for each agent. Print the seconds over three link
 round), paper (10 MB/s, 1 ms) and wan (100 Mbit/s, 20 ms), beside `pool`: all data sent to one site over the
 same link, and a centralized solver there. Times are processor time; they need an idle machine.
 """
-_MORE_TIME = """\
-examples:
-  dcgs bench time --instances lasso-paper silo-10      these two
-"""
+_MORE_TIME = "examples:\n  dcgs bench time --instances lasso-paper silo-10      these two\n"
 _ABOUT_FORMS = """\
 Run FastDCGS with default settings and in each of its forms on the instances of dcgs bench time. Print the
 rounds until the worst agent's relative error is 1e-3, and those of default settings over the fewest. A form
@@ -79,7 +75,6 @@ _MORE_FAULTS = """\
 examples:
   dcgs bench faults --quick                                    a small problem, under a minute
   dcgs bench faults --methods FastDCGS --seeds 10 --instances lasso-cycle-10 noisy-grid-6x6
-  dcgs bench faults --mpi 10                                   a slow agent over MPI, with and without waiting
 """
 # Seconds of a run: of rounds, of time, of both with --quick.
 _SECONDS, _SECONDS_TIME, _QUICK_SECONDS = 40.0, 20.0, 3.0
@@ -125,7 +120,6 @@ def add(benches: Any) -> None:
     add("--faults NAME", "which faults (default: all)", nargs="+")
     add("--list", "print the names of all faults, and end", bool)
     add("--quick", "a small instance and few rounds", bool)
-    add("--mpi N", "instead: one slow agent among N processes, with and without waiting", count)
     add("--seeds N", "of data and faults (default: 1)", count, default=1)
     add("--seed N", "the first of them (default: 0)", seed, default=0)
     add("--rounds N", "limit of each run (default: 1000; 150 with --quick)", count)
@@ -207,9 +201,6 @@ def _run_faults(args: argparse.Namespace, console: Console) -> int:
     if args.list:
         rows = [(condition.name, condition.about) for condition in CONDITIONS]
         show(console, TextTable.plain("faults", ["name", "what it is"], rows))
-        return 0
-    if args.mpi is not None:
-        console.print(slow_agent(args.mpi, args.seed))
         return 0
     names = args.instances or (None if args.quick else _FAULTS_INSTANCES)
     instances = chosen_by_name("an instance", names, [QUICK[1]] if args.quick else INSTANCES)

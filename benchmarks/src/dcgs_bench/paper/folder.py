@@ -14,8 +14,9 @@ from dcgs.link import Link
 from dcgs.report.figures import encoded
 from dcgs.report.numbers import capitalized, short_number
 from dcgs.report.page import PageFiles, render
+from dcgs.report.page.charts import MOST_POINTS
 from dcgs.run.minimize import versions
-from dcgs_bench.paper import claims
+from dcgs_bench.paper import claims, results
 from dcgs_bench.paper.catalog import Experiment, PreparedExperiment
 from dcgs_bench.paper.claims import PAPER_LINK, PAPER_SIDE, PROMISES, Promise, judge, meaning
 from dcgs_bench.paper.figures import study_figures
@@ -203,7 +204,8 @@ _FILES = PageFiles("dcgs_bench.paper.page", "page.html", "page.js", ("style.css"
 def render_study(study: PaperStudy) -> str:
     """Return the page as HTML; every experiment must have a measure on all data beside the paper's loss."""
     view.check(study)
-    shown = {"study": study, "view": view, "paper_side": PAPER_SIDE, "paper_link": PAPER_LINK}
+    shown = {"study": study, "view": view, "results": results, "most_points": MOST_POINTS}
+    shown |= {"paper_side": PAPER_SIDE, "paper_link": PAPER_LINK}
     return render(_FILES, view.charts(study), shown)
 
 

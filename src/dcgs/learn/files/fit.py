@@ -39,7 +39,7 @@ from dcgs.methods import Method
 from dcgs.objectives import LogisticLoss, SquaredLoss
 from dcgs.run.checks import LEAST_AGENTS
 from dcgs.run.result import Result
-from dcgs.runtime import ProcessGroup, Runtime
+from dcgs.runtime import Runtime
 from dcgs.runtime.ledger import Entry
 from dcgs.sets import ConvexSet
 
@@ -52,7 +52,7 @@ _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
 
 _MASKED = (
     "sums over the sites are masked: neighbors see uniform words, the root totals of all sites; "
-    "names and types of columns, options and checksums of files are open."
+    "names of sites, files and columns, types of columns and options are open."
 )
 OPEN_SUMS = (
     "neighbors read the sums, gradients and Hessians of each site. A sum about one person, such as that of a "
@@ -272,7 +272,7 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     hosts = runtime.hosts(agents)
     if config.source.is_per_agent:
         config.decided(agents)  # raises before a file is read
-    records = _records(config, agents, hosts, group)
+    records, checksums = _records(config, agents, hosts, runtime)
     with group.common_errors():
         has_own = config.source.own or has_own_files(records)
         source = replace(config.source, own=has_own, names=site_names(records))
@@ -284,8 +284,6 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     graph = config.graph.build(agents)
     with group.common_errors():
         network = Reductions(graph.graph, runtime, named=watch.named, secure=bool(config.secure))
-    (local,) = (record for record in records if hosts[0] in record.agents)
-    checksums = {name: sums.split()[0] for name, sums in local.files}
     with group.common_errors(), closing(network):
         if isinstance(config.layout, EntriesLayout):
             fitted = _fit_ratings(config, config.layout, graph, network, watch)
@@ -295,9 +293,9 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
 
 
 def _records(
-    config: FitConfig, agents: int, hosts: Sequence[int], group: ProcessGroup
-) -> list[ProcessRecord]:
-    """Return the records of all processes; raise unless all take part in the same fit."""
+    config: FitConfig, agents: int, hosts: Sequence[int], runtime: Runtime
+) -> tuple[list[ProcessRecord], dict[str, str]]:
+    """Return the records of all processes, and checksums; raise unless all take part in the same fit."""
     layout, source = config.layout, config.source
     targets = layout.target_file if isinstance(layout, SamplesLayout) else None
     if isinstance(layout, EntriesLayout):
@@ -314,7 +312,7 @@ def _records(
         "--secure or --open": {None: NOT_GIVEN, True: "--secure", False: "--open"}[config.secure],
         "the version of dcgs": __version__,
     }
-    return exchange_records(source, targets, hosts, options, group)
+    return exchange_records(source, targets, hosts, options, runtime)
 
 
 def _fit_ratings(
@@ -374,6 +372,7 @@ def _fit_rows(
         names = range(made.features) if named is None else named.encoding.features
         spec = replace(spec, handover=config.handover.of([str(name) for name in names]))
     fit = solve(problems, watch.of(network), spec)
+    notes += watch.noted(fit.notes)
     paths = [_with_all_bytes(entry.path, network) for entry in fit.fitted]
     pairs = zip(fit.fitted, paths, strict=True)
     fit = replace(fit, fitted=tuple(replace(entry, path=path) for entry, path in pairs))

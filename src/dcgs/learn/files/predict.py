@@ -36,7 +36,7 @@ from dcgs.learn.linear.scores import (
 )
 from dcgs.learn.ratings.ids import places_in
 from dcgs.learn.ratings.model import AgentRatings, Labels, Numbering, together
-from dcgs.validation import Label, listed
+from dcgs.validation import Label, counted, listed
 
 
 @final
@@ -98,7 +98,7 @@ def _encoded(model: Model, table: Table) -> tuple[Numbers, Column | None, list[s
         if unknown:
             notes.append(f"{has} {listed(unknown)}, unknown to the model: taken as missing.")
         if given.missing.any():
-            notes.append(f"{has} {int(given.missing.sum())} missing values, filled as in the fit.")
+            notes.append(f"{has} {counted(int(given.missing.sum()), 'missing value')}, filled as in the fit.")
     return encoding.filled(A), table.target, notes
 
 
@@ -210,14 +210,15 @@ def folded_in(agent: AgentRatings, file: Path, layout: EntriesLayout) -> tuple[A
     known, unknown = len(set(users[pairs.rows >= 0].tolist())), int((pairs.cols < 0).sum())
     extended = agent.folded_in(users, items, pairs.values)
     new = len(extended.model.x.U) - len(agent.model.x.U)
-    notes = [f"{new} new users of {file} were given rows, from their ratings."]
-    notes += [f"{known} users of {file} are in the model, and keep their rows."] if known else []
-    notes += [f"{unknown} ratings of {file} are of items that the model does not have."] if unknown else []
+    notes = [f"rows were found for {counted(new, 'new user')} of {file}, from their ratings."]
+    notes += [f"{counted(known, 'user')} of {file} in the model: their rows are as before."] if known else []
+    out = f"{counted(unknown, 'rating')} of {file} left out: the model does not have the items."
+    notes += [out] if unknown else []
     return extended, notes
 
 
-def outside_catalogue(agent: AgentRatings, file: Path, encoding: str | None) -> Indices:
-    """Return the columns that a catalogue, an item on each line, does not have."""
+def outside_catalogue(agent: AgentRatings, file: Path, encoding: str | None) -> tuple[Indices, list[str]]:
+    """Return the columns that a catalogue, an item on each line, does not have; a note on unknown items."""
     ids: list[str] = []
     for first_line, content in whole_lines(file, 1 << 20):
         text = decoded(file, first_line, content, encoding).removeprefix("\ufeff")
@@ -227,7 +228,9 @@ def outside_catalogue(agent: AgentRatings, file: Path, encoding: str | None) -> 
         raise BrokenDataError(
             f"{file} must have an item of the model on each line; it has {len(ids)} lines, and none is one."
         )
-    return np.setdiff1d(np.arange(agent.model.x.shape[1]), cols)
+    unknown = [name for name, col in zip(ids, cols, strict=True) if col < 0]
+    notes = [f"items of {file} that the model does not have: {listed(unknown)}."] if unknown else []
+    return np.setdiff1d(np.arange(agent.model.x.shape[1]), cols), notes
 
 
 def best_columns(

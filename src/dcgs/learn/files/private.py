@@ -4,14 +4,15 @@ A table of bounds has a line for each column: ``column,low,high`` for one of num
 separated by ``|``, for a category and for the labels of the target, of which the first is −1. A value outside
 its bounds is moved onto them. A missing value, a word among numbers and a level that is not given count as
 the middle between the bounds, and a row without a target that is given is left out: each row is prepared by
-itself.
+itself. So a decimal mark is not found from a file: it is the point, unless it is given. A file that cannot be
+read ends the fit, of which others learn.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from dcgs.learn.files.folder import model_name
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Model, Reading
 from dcgs.learn.files.readers import kind_of
-from dcgs.learn.files.rows import ERRORS, TABLES, read_files
+from dcgs.learn.files.rows import ERRORS, TABLES, read_files, told_here
 from dcgs.learn.files.tables import Table
 from dcgs.learn.linear.classes import class_numbers
 from dcgs.learn.private import ENOUGH, Bounds, PrivacyBudget, PrivateFit, PrivateSpec, fit_private
@@ -99,6 +100,26 @@ class Given:
         bounds = Bounds(np.array(low), np.array(high), None if of_classes else _ends(path, target, own))
         return cls(Encoding(tuple(columns)), bounds, labels)
 
+    def odd(self, table: Table, name: str) -> list[str]:
+        """Return a note on columns most of whose values are not as the bounds say; raise if none is."""
+        shares = [self._share(table, place) for place in range(len(self.encoding.columns))]
+        names = [column.name for column in self.encoding.columns]
+        none = [name for name, share in zip(names, shares, strict=True) if share == 0.0]
+        if none:
+            raise ValueError(
+                f"columns must have numbers, or levels that are given; {listed(none)} of {table.file} "
+                f"{'has' if len(none) == 1 else 'have'} none. See --decimal, and the levels in the bounds."
+            )
+        odd = [name for name, share in zip(names, shares, strict=True) if share < 0.5]
+        what = "are no numbers, or no levels that are given, and count as the middle of the bounds"
+        return [f"{name}: most values of {listed(odd)} {what}."] * bool(odd)
+
+    def _share(self, table: Table, place: int) -> float:
+        column, levels = table.columns[place], self.encoding.columns[place].levels
+        if levels is None:
+            return float(np.mean(np.isfinite(column.numbers)))
+        return sum(text in levels for text in column.texts) / len(table)
+
     def rows(self, table: Table) -> Rows:
         """Return the rows whose target is known, as numbers; targets of classes are −1 and 1."""
         assert table.target is not None
@@ -159,7 +180,7 @@ def fit_private_files(
     agents = config.count_agents(group.size)
     hosts = runtime.hosts(agents)
     own = runtime.separate_sites or (group.size > 1 and not config.source.is_numbered)
-    config = replace(config, source=replace(config.source, own=own)).decided(agents)
+    config = replace(config, source=replace(config.source, own=own), agents=agents).decided(agents)
     shared = {**config.options, "--agents": str(agents), "the version of dcgs": __version__}
     texts = group.allgather_texts([json.dumps(shared)])
     with group.common_errors():
@@ -171,9 +192,10 @@ def fit_private_files(
     network = Reductions(graph.graph, runtime, named=watch.named, secure=True)
     if options.trusts_root:
         watch.note(f"agent {network.root} reads totals without noise: the promise holds against all others.")
-    names = config.source.local_names(hosts, agents)
-    tables = agreed(group, lambda: _tables(config, layout, agents, hosts, alone=group.size == 1))
+    names = dict(zip(hosts, config.source.local_names(hosts, agents), strict=True))
+    tables, odd = agreed(group, lambda: _tables(config, layout, given, names, alone=group.size == 1))
     rows = {i: given.rows(table) for i, table in tables.items()}
+    watch.noted_here(odd)
     watch.note(_estimate(sum(map(len, rows.values())) * agents / len(rows), spec, agents))
     budgets = [
         PrivacyBudget.at(Path(f"{file}.budget.json"), options.epsilon, options.delta, options.most)
@@ -182,7 +204,7 @@ def fit_private_files(
     agreed(group, lambda: [budget.check(spec.rho) for budget in budgets])
     name = f"{config.problem.name} of {layout.target}, {datetime.now(UTC).isoformat(timespec='seconds')}"
     spent = agreed(group, lambda: {str(item.path): item.spend(spec.rho, name) for item in budgets})
-    fit = fit_private(Sites(network, rows, dict(zip(hosts, names, strict=True))), spec)
+    fit = fit_private(Sites(network, rows, names), spec)
     first = next(iter(tables.values()))
     reading = Reading(first.names, first.target_name, first.target_at, given.encoding.columns, given.labels)
     sent = network.sent_by_all()
@@ -205,24 +227,25 @@ def _specified(config: FitConfig, options: PrivateOptions) -> tuple[PrivateSpec,
         colluders=options.colluders,
         trusted="root" if options.trusts_root else "nobody",
     )
-    return spec, given, replace(layout, use=columns)
+    text = replace(layout.text, decimal=layout.text.decimal or ".")
+    return spec, given, replace(layout, use=columns, text=text)
 
 
 def _tables(
-    config: FitConfig, layout: SamplesLayout, agents: int, hosts: Sequence[int], alone: bool
-) -> dict[int, Table]:
-    """Return the tables; with several processes an error says nothing of a file to the others."""
+    config: FitConfig, layout: SamplesLayout, given: Given, names: Mapping[int, str], alone: bool
+) -> tuple[dict[int, Table], list[str]]:
+    """Return the tables, and notes; with several processes an error says nothing of a file to the others."""
+    hosts = list(names)
     try:
         if kind_of(config.source.file(hosts[0])) not in TABLES:
             raise ValueError("a private fit must be of tables with names, as CSV or Parquet.")
-        return read_files(config.source, layout, agents, hosts)
+        assert config.agents is not None
+        tables = read_files(config.source, layout, config.agents, hosts)
+        return tables, [note for i, table in tables.items() for note in given.odd(table, names[i])]
     except ERRORS as error:
         if alone:
             raise
-        raise ValueError(
-            f"{config.source.name(hosts[0])} cannot read its data; what is wrong is not told to others. See: "
-            "dcgs describe --data FILE"
-        ) from error
+        raise told_here(error, names[hosts[0]]) from None
 
 
 def _cost(spec: PrivateSpec, agents: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, final
@@ -24,6 +25,7 @@ from dcgs.floors import Floors
 from dcgs.learn.files.layout import EntriesLayout, TableHeader, used_columns
 from dcgs.learn.files.parquet import read_parquet_ids
 from dcgs.learn.files.readers import kind_of, read_entries
+from dcgs.learn.files.rows import ERRORS, told_here
 from dcgs.learn.files.source import DataSource, Entries, Indices, Numbers
 from dcgs.learn.files.text import decoded, is_comment
 from dcgs.learn.ratings.fit import PlacedRatings, RatedIds, place_ids, place_numbers
@@ -319,20 +321,29 @@ class RatingsLoader:
     def load(self, network: Reductions) -> tuple[PlacedRatings, dict[str, Any]]:
         """Return the ratings, and how they were read."""
         sites: Sites[Any] = Sites(network, {}, {i: self.source.describe(i) for i in network.hosts})
-        if self.has_numbers:
-            return self._numbered(sites)
-        return self._labeled(sites)
+        return self._numbered(sites) if self.has_numbers else self._labeled(sites)
+
+    @contextmanager
+    def _told_here(self, network: Reductions) -> Iterator[None]:
+        """With floors tell what is wrong with a file to its own process only: it may quote a cell."""
+        try:
+            yield
+        except ERRORS as error:
+            if self.floors is None or network.runtime.group().size == 1:
+                raise
+            raise told_here(error, self.source.name(network.hosts[0])) from None
 
     def _read(
         self, network: Reductions, read: Callable[[Path], Data], rows_of: Callable[[Data], Indices]
     ) -> dict[int, Data]:
         """Return the data of the agents here; ``rows_of`` gives the rows by which a file is split."""
-        if self.source.is_per_agent:
-            data = {i: self.source.read(i, lambda file, _: read(file)) for i in network.hosts}
-        else:
-            whole = read(self.source.file(0))
-            places = split_places(self.source, rows_of(whole), len(network.graph))
-            data = {i: whole.take(places[i]) for i in network.hosts}
+        with self._told_here(network):
+            if self.source.is_per_agent:
+                data = {i: self.source.read(i, lambda file, _: read(file)) for i in network.hosts}
+            else:
+                whole = read(self.source.file(0))
+                places = split_places(self.source, rows_of(whole), len(network.graph))
+                data = {i: whole.take(places[i]) for i in network.hosts}
         network.runtime.group().barrier()  # a process that could not read ends the others here
         return data
 
@@ -374,7 +385,8 @@ class RatingsLoader:
         base, shape = _base_and_shape(*highest.tolist())
         shape = self.shape or shape
         entries = {i: part.from_zero(base) for i, part in read.items()}
-        parts = {i: self._checked(i, part, base, shape) for i, part in entries.items()}
+        with self._told_here(network):
+            parts = {i: self._checked(i, part, base, shape) for i, part in entries.items()}
         naming: dict[int, Naming] = {i: Numbering(base, shape) for i in parts}
         placed = place_numbers(sites, parts, naming, shape, self.options, *self._split, self.floors)
         return placed, {"base": base, "used": []}

@@ -100,6 +100,16 @@ class PreparedRows:
         return notes + self.schema.noted(facts)
 
 
+def told_here(error: Exception, site: str) -> BrokenDataError:
+    """Print what is wrong with a file of a site of this process; return an error that does not say it."""
+    return BrokenDataError(f"{site} failed: {_only_here(error)}")
+
+
+def _only_here(error: Exception) -> str:
+    print(f"dcgs: {error}", file=sys.stderr, flush=True)  # the sentence may quote a cell
+    return "its file cannot be used; only its own output says why."
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class RowsLoader:
@@ -113,7 +123,6 @@ class RowsLoader:
     how: Preparation
     of_classes: bool
     options: Mapping[str, str] = field(default_factory=dict)
-    checksums: Mapping[int, str] = field(default_factory=dict)
 
     def load(self, network: Reductions) -> PreparedRows:
         """Return the rows as numbers; raise the same error in all processes if sites differ."""
@@ -129,10 +138,7 @@ class RowsLoader:
         except ERRORS as error:
             if network.runtime.group().size == 1:
                 raise
-            text = str(error)
-            if self.how.floors is not None:  # the sentence may quote a cell
-                print(f"dcgs: {text}", file=sys.stderr, flush=True)
-                text = "its file cannot be used; only its own output says why."
+            text = str(error) if self.how.floors is None else _only_here(error)
             schemas = {i: replace(self._blank(i), error=text) for i in network.hosts}
         is_own = self.source.is_per_agent
         rules = MergeRules(
@@ -179,8 +185,7 @@ class RowsLoader:
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
     def _blank(self, agent: int) -> SiteSchema:
-        name, checksum = self.source.describe(agent), self.checksums.get(agent, "")
-        return SiteSchema(name, options=dict(self.options), checksum=checksum, floors=self.how.floors)
+        return SiteSchema(self.source.describe(agent), options=dict(self.options), floors=self.how.floors)
 
     def _cells(self, agent: int, data: Any) -> SiteCells:
         """Return what people are counted by at a site with floors."""

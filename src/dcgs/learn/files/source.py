@@ -23,7 +23,7 @@ from dcgs.datasets import BrokenDataError, DataNotFoundError
 from dcgs.datasets.base import Matrix, cuts
 from dcgs.datasets.store import sha256_of
 from dcgs.learn.schema import NOT_GIVEN, check_options
-from dcgs.runtime import ProcessGroup, agreed
+from dcgs.runtime import Runtime, agreed
 from dcgs.state import from_plain, to_plain
 from dcgs.validation import in_words, listed
 
@@ -249,9 +249,9 @@ def path_of_agent(path: str, agent: int) -> str:
 class ProcessRecord:
     """The agents of a process, their names, the options that say which fit it is, and the files of its data.
 
-    ``files`` has an entry for each agent, or one entry if there is one file: its name and its SHA-256, with
-    that of the targets if they are in a file of their own. ``is_per_agent`` says that every
-    agent has its own file, before checksums are compared.
+    ``files`` has an entry for each agent, or one entry if there is one file: its name, and a text that is the
+    same for the same content, also of the targets if they are in a file of their own. ``is_per_agent`` says
+    that every agent has its own file, before contents are compared.
     """
 
     agents: tuple[int, ...]
@@ -266,25 +266,56 @@ def exchange_records(
     targets: str | None,
     hosts: Sequence[int],
     options: dict[str, str],
-    group: ProcessGroup,
-) -> list[ProcessRecord]:
-    """Return the records of all processes, in the order of their agents; raise if their options differ."""
+    runtime: Runtime,
+) -> tuple[list[ProcessRecord], dict[str, str]]:
+    """Return the records of all processes, in the order of their agents, and the checksums of the own files.
 
-    def record() -> ProcessRecord:
-        files, names = [], source.local_names(hosts, int(options["--agents"]))
+    Raise if their options differ. Processes do not learn the checksums of others, but which files are equal.
+    """
+    group, checksums = runtime.group(), dict[str, str]()
+
+    def record() -> tuple[ProcessRecord, list[str]]:
+        files, contents, names = [], [], source.local_names(hosts, int(options["--agents"]))
         for i, site in zip(hosts, names, strict=True) if source.is_per_agent else [(hosts[0], names[0])]:
             read = [source.file(i)]
             read += [] if targets is None else [Path(path_of_agent(targets, i)).expanduser()]
             label = site if group.size > 1 else ""
-            files.append((str(read[0]), " ".join(_checksum(file, label) for file in read)))
-        return ProcessRecord(tuple(hosts), options, tuple(files), source.is_per_agent, names)
+            found = [_checksum(file, label) for file in read]
+            files.append((str(read[0]), ""))
+            contents.append(" ".join(found))
+            checksums[str(read[0])] = found[0]
+        return ProcessRecord(tuple(hosts), options, tuple(files), source.is_per_agent, names), contents
 
-    texts = group.allgather_texts([json.dumps(to_plain(agreed(group, record)))])
+    own, contents = agreed(group, record)
+    texts = group.allgather_texts([json.dumps(to_plain(own))])
     records = [from_plain(ProcessRecord, json.loads(text)) for text in texts]
     with group.common_errors():
         check_options({f"process {rank}": item.options for rank, item in enumerate(records)})
         site_names(records)
-    return records
+    known = _compared(contents, runtime) if group.size > 1 else [contents]
+    return [
+        replace(item, files=tuple(zip([name for name, _ in item.files], some, strict=True)))
+        for item, some in zip(records, known, strict=True)
+    ], checksums
+
+
+def _compared(contents: Sequence[str], runtime: Runtime) -> list[list[str]]:
+    """Return a text for each content of all processes, the same for equal ones.
+
+    A process that starts again finds its secret in its journal, and sends what it has sent before.
+    """
+    from dcgs.secure.equality import equal_contents
+    from dcgs.secure.journal import Journal
+    from dcgs.secure.keys import KeyPair
+
+    journal = runtime.journal()
+    if journal is None:
+        private = KeyPair.generate().private
+    else:
+        with Journal(journal, "dcgs files 1") as kept:
+            private = kept.pair.private
+    numbers = equal_contents([text.encode() for text in contents], private, runtime.group().allgather_texts)
+    return [list(map(str, some)) for some in numbers]
 
 
 def site_names(records: Sequence[ProcessRecord]) -> tuple[str, ...]:
@@ -322,7 +353,7 @@ def file_notes(records: Sequence[ProcessRecord]) -> list[str]:
     names = [name for record in records for name, _ in record.files]
     is_own = has_own_files(records)
     if not is_own and not any(record.is_per_agent for record in records):
-        same = f"all {len(records)} processes have the same {names[0]}, by its checksum: it was split"
+        same = f"all {len(records)} processes have the same {names[0]}, by its content: it was split"
         return [f"{same} into parts, one for each agent."] if len(records) > 1 else []
     owners: dict[str, list[str]] = {}
     for record in records:
@@ -330,7 +361,7 @@ def file_notes(records: Sequence[ProcessRecord]) -> list[str]:
             owners.setdefault(checksum, []).append(name)
     local = f"processes have different files {names[0]}: each was taken as that of its own agent."
     return [local] * is_own + [
-        f"{in_words(agents)} have the same file, by its checksum: its rows count {len(agents)} times."
+        f"{in_words(agents)} have the same file, by its content: its rows count {len(agents)} times."
         for agents in owners.values()
         if len(agents) > 1
     ]

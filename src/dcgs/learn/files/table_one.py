@@ -145,9 +145,11 @@ def _above(
 
 
 def _is_rare(numbers: np.ndarray[Any, Any], floor: int) -> bool:
-    """Return True if all but a few values are one, so that the mean would be about the few."""
+    """Return True if the mean would be about a few: all others have one value, or these are far from them."""
     _, counts = np.unique(numbers, return_counts=True)
-    return bool(0 < len(numbers) - counts.max() < floor)
+    squares = (numbers - numbers.mean()) ** 2
+    is_dominated = 0.0 < squares.sum() ** 2 < floor * (squares**2).sum()
+    return bool(0 < len(numbers) - counts.max() < floor or is_dominated)
 
 
 def _is_constant(column: ColumnFacts) -> bool:
@@ -205,13 +207,13 @@ class TableOne:
             if not cells:
                 continue
             everyone = TableSums(*(sum(parts) for parts in zip(*map(_parts, sums), strict=True)))
-            odd = [
-                f"{site.name} has a mean of {cell.mean:.4g}"
+            odd = {
+                site.name: f"a mean of {cell.mean:.4g} in {name!r}"
                 for (site, cell), local in zip(cells, sums, strict=True)
                 if have_other_scale(local, everyone)[0]
-            ]
+            }
             if odd:
-                yield f"{'; '.join(odd)} in {name!r}, far from that of the others{Note.SCALES.value}."
+                yield f"{listed_facts(odd)}, far from that of the others{Note.SCALES.value}."
 
     def tables(self) -> Iterator[FitTable]:
         """Yield the table for a screen: a line for each column or level, a column for each site and all."""
@@ -330,7 +332,7 @@ def describe_files(spec: TableSpec, runtime: Runtime) -> tuple[TableOne, Reducti
     agents = spec.source.count_agents(spec.agents, spec.graph.node_count(), group.size)
     hosts = runtime.hosts(agents)
     options = {"--agents": str(agents), "--min-count": str(spec.floor), **spec.options}
-    records = exchange_records(spec.source, spec.layout.target_file, hosts, options, group)
+    records, _ = exchange_records(spec.source, spec.layout.target_file, hosts, options, runtime)
     with group.common_errors():
         source = replace(spec.source, own=has_own_files(records), names=site_names(records))
     network = Reductions(spec.graph.build(agents).graph, runtime)

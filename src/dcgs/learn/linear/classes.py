@@ -43,6 +43,17 @@ def against_rest(rows: Mapping[int, Rows], classes: int) -> Iterator[dict[int, R
         }
 
 
+def of_all_classes(parts: Sequence[Mapping[int, Rows]]) -> dict[int, Rows]:
+    """Return the rows of the models of several classes with the places of classes as targets.
+
+    >>> rows = {0: Rows([[5.0], [6.0], [7.0]], [2.0, 0.0, 1.0])}
+    >>> of_all_classes([*against_rest(rows, 3)])[0].targets.tolist()
+    [2.0, 0.0, 1.0]
+    """
+    places = {i: np.argmax([part[i].targets for part in parts], axis=0) for i in parts[0]}
+    return {i: local.with_targets(places[i].astype(np.float64)) for i, local in parts[0].items()}
+
+
 def class_weights(rows: Mapping[int, Rows], classes: int) -> dict[int, Numbers]:
     """Return the weight of the rows of each class at each agent of this process."""
     return {

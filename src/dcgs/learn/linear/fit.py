@@ -16,9 +16,17 @@ import numpy as np
 from dcgs.checkpoints.folder import Checkpoint
 from dcgs.floors import Floors
 from dcgs.learn.floors import SiteCells, without_rare
-from dcgs.learn.linear.classes import against_rest, balancing, class_numbers, class_weights, stacked, weighted
+from dcgs.learn.linear.classes import (
+    against_rest,
+    balancing,
+    class_numbers,
+    class_weights,
+    of_all_classes,
+    stacked,
+    weighted,
+)
 from dcgs.learn.linear.design import Design, DesignSpec, LinearModel, design_steps
-from dcgs.learn.linear.floors import check_folds, without_dominated, without_hessians
+from dcgs.learn.linear.floors import FoldCells, held_out_above, without_dominated, without_hessians
 from dcgs.learn.radius.folds import HoldOut, Split, fold_of
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
@@ -231,7 +239,8 @@ def fit_models(rows: Mapping[int, Rows], schema: Schema, network: Reductions, sp
     if spec.floors is not None:
         ((rows, notes),) = network.run(without_rare(rows, spec.floors))
     problem, _ = rows_problem(rows, schema.labels or (), network, spec)
-    return replace(solve(problem, network, spec), notes=(*notes, *problem.notes))
+    fit = solve(problem, network, spec)
+    return replace(fit, notes=(*notes, *problem.notes, *fit.notes))
 
 
 @blas_threads(1)
@@ -267,19 +276,30 @@ def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     _check_record(network.runtime, runs)
     pairs = list(zip(problem.parts, problem.designs, strict=True))
     paths: Sequence[RadiusPath | None] = [None] * runs
+    notes: list[str] = []
     if spec.finds_radius:
         is_long = features >= _LONG and problem.designs[0].statistics.rows >= _MANY_ROWS
         folds = spec.folds or (1 if is_long else _FOLDS)
         how = HoldOut.in_folds(folds, spec.run.seed, by_class=spec.of_classes)
         if spec.floors is not None:
-            floors, classes = spec.floors, (-1.0, 1.0) if spec.of_classes else ()
-            network.run(*(check_folds(how.split(rows), classes, floors) for rows in problem.parts))
+            ((how, notes),) = network.run(_folds_above(problem, how, spec.floors, spec.of_classes))
         paths = rows_paths(pairs, network, lambda radius: spec.ball(features, radius), how)
     fitted = []
     for k, ((rows, design), path) in enumerate(zip(pairs, paths, strict=True)):
         run = replace(spec.run, checkpoint=_checkpoint(spec.run.checkpoint, k, runs))
         fitted.append(_fit(rows, design, path, network, replace(spec, run=run), problem.labels[k]))
-    return RowsFit(tuple(fitted), problem.classes, network)
+    return RowsFit(tuple(fitted), problem.classes, network, tuple(notes))
+
+
+def _folds_above(
+    problem: RowsProblem, how: HoldOut, floors: Floors, of_classes: bool
+) -> Steps[tuple[HoldOut, list[str]]]:
+    """Find which rows are held out with floors, the same ones for all classes."""
+    several = len(problem.parts) > 1
+    rows = of_all_classes(problem.parts) if several else problem.parts[0]
+    labels = tuple(map(float, range(len(problem.parts)))) if several else (-1.0, 1.0) if of_classes else ()
+    cells = yield from FoldCells.of(rows, problem.designs[0].statistics, labels, floors)
+    return (yield from held_out_above(cells, how))
 
 
 def _fit(

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from dcgs.floors import Floors
 from dcgs.learn.files.source import Indices, Numbers
-from dcgs.learn.floors import people_of
+from dcgs.learn.floors import above_floors, people_of
 from dcgs.learn.linear.classes import class_log_probabilities, class_probabilities
 from dcgs.learn.sites import Rows
-from dcgs.learn.sums import Reductions, Request, Steps
-from dcgs.secure.union import SecureUnion
+from dcgs.learn.sums import Reductions
 
 _GROUPS = 10
 # Scores of rows are counted in bins of this width; the outermost bins have all beyond. Two rows in one bin
@@ -226,22 +225,21 @@ def fit_scores_above(
     The scores of a site stay there. ``classes`` are the targets of classes; none for numbers. If fewer people
     than the floors are of a class, there are no scores of all sites, and the note says so.
     """
-    names, names_of = list(classes) or [0.0], bool(classes)
     parts: dict[int, list[Any]] = {}
-    counts, by_agent = {}, [SiteScores(0, {})] * len(network.graph)
+    people, by_agent = {}, [SiteScores(0, {})] * len(network.graph)
     for i, (site, scores) in sites.items():
-        masks = {str(c): site.targets == c for c in classes} or {"0.0": np.ones(len(site), dtype=np.bool_)}
-        people = {text: people_of(chosen, site.subjects) for text, chosen in masks.items()}
-        counts[i] = {text: count for text, count in people.items() if count}
-        local = _scores(scores, site.targets, constant, names_of) if len(scores) else {}
+        chosen = [site.targets == c for c in classes] or [np.ones(len(site), dtype=np.bool_)]
+        people[i] = [people_of(rows, site.subjects) for rows in chosen]
+        local = _scores(scores, site.targets, constant, bool(classes)) if len(scores) else {}
         by_agent[i] = SiteScores(len(scores), local)
         if not classes:
             parts[i] = [[float(len(scores))], _number_sums(scores, site.targets, constant)]
         else:
             areas = _pair_sums(scores, site.targets, classes)
             parts[i] = [[float(len(scores))], areas, _mean_sums(scores, local)]
-    (told,) = network.run(_counted("people of each class whose scores are summed up", counts, floors))
-    if len(told.texts) < len(names):
+    asked = above_floors("people of each class whose scores are summed up", people, floors)
+    (enough,) = network.reduced(asked)
+    if not enough.all():
         few = f"fewer than {floors.min_count} people, or fewer than {floors.min_sites} sites,"
         which = "a class" if classes else "the rows"
         return (
@@ -259,11 +257,6 @@ def fit_scores_above(
         "the AUC of all sites compares rows of one site with each other: floors allow no histogram of scores."
     )
     return tuple(by_agent), SiteScores(int(rows), _class_measures(within, means / rows)), note
-
-
-def _counted(name: str, counts: Mapping[int, Mapping[str, int]], floors: Floors) -> Steps[SecureUnion]:
-    told: SecureUnion = yield Request(name, counts, "counts", floors)
-    return told
 
 
 def _pair_sums(scores: Numbers, targets: Numbers, classes: Sequence[float]) -> Numbers:

@@ -136,13 +136,15 @@ class HoldOut:
     """How rows are held out: each agent divides its rows into ``parts``, and holds out ``folds`` of them.
 
     It holds out one part after the other. One fold of four parts trains on three quarters of the rows and
-    finds errors on the last one. ``by_class`` is for targets that are classes.
+    finds errors on the last one. ``by_class`` is for targets that are classes. ``numbers`` are the parts of
+    the rows of each agent, if they are known; a row of part −1 is never held out.
     """
 
     folds: int = 1
     parts: int = _PARTS
     seed: int = 0
     by_class: bool = False
+    numbers: Mapping[int, Numbers] | None = field(default=None, compare=False)
 
     @classmethod
     def in_folds(cls, folds: int, seed: int, by_class: bool) -> HoldOut:
@@ -155,17 +157,21 @@ class HoldOut:
 
     def split(self, rows: Mapping[int, Rows]) -> list[tuple[Split, Split]]:
         """Return for each fold the rows that the agents of this process train on, and those they hold out."""
-        numbers = {i: fold_numbers(local, self) for i, local in rows.items()}
+        numbers = self.numbers or {i: fold_numbers(local, self) for i, local in rows.items()}
         folds = []
         for fold in range(self.folds):
             train, held_out = {}, {}
             for i, local in rows.items():
-                out = numbers[i] == fold
-                if out.all():
-                    out = np.zeros_like(out)  # an agent trains on something
+                out = held_out_rows(numbers[i], fold)
                 train[i], held_out[i] = local.some(~out), local.some(out)
             folds.append((train, held_out))
         return folds
+
+
+def held_out_rows(numbers: Numbers, fold: int) -> NDArray[np.bool_]:
+    """Return which rows of an agent are held out in a fold, by the part of each row."""
+    out = np.asarray(numbers == fold)
+    return np.zeros_like(out) if out.all() else out  # an agent trains on something
 
 
 def fold_of(train: Split, held_out: Split, design: Design) -> Fold:

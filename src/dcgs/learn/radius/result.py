@@ -210,10 +210,6 @@ class RadiusPath:
         return f"{sentence} {count} radii, {self.rounds} rounds; {self.stopped}."
 
 
-Path = RadiusPath
-"""The name of the public contract, ``dcgs.Path``."""
-
-
 def from_sums(radius: float, sums: Sequence[float], loss: float, features: float) -> PathPoint:
     """Return a point from the sums that :meth:`Fold.held_out_sums` returns."""
     weight, total, squares, differences = sums

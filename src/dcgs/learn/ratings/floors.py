@@ -67,7 +67,8 @@ def without_rare_items(
 def no_items(floors: Floors) -> SitesError:
     """Return the error if no item has enough raters."""
     many = f"at least {floors.min_count} people, at {floors.min_sites} sites or more"
-    return SitesError(f"some item must have ratings of {many}; none has.", Remedy.FEWER_FLOORS)
+    alike = "under an id that is written alike at all sites"
+    return SitesError(f"some item must have ratings of {many}, {alike}; none has.", Remedy.FEWER_FLOORS)
 
 
 def facts_above(parts: Mapping[int, Part], names: Mapping[int, str], floors: Floors) -> Steps[RatingsFacts]:

@@ -59,7 +59,7 @@ def without_duplicates(part: Part, columns: int) -> tuple[Part, str | None]:
     >>> part = Part(np.array([0, 0, 0]), np.array([1, 2, 1]), np.array([3.0, 4.0, 5.0]))
     >>> merged, note = without_duplicates(part, 3)
     >>> merged.values, note
-    (array([4., 4.]), '1 ratings that repeat a pair, 1 of them with another value')
+    (array([4., 4.]), '1 rating that repeats a pair, 1 of them with another value')
     """
     entries = part.rows * columns + part.cols
     ordered = np.sort(entries)
@@ -74,7 +74,8 @@ def without_duplicates(part: Part, columns: int) -> tuple[Part, str | None]:
     order = np.argsort(first)
     kept = first[order]
     other = int(np.count_nonzero(differences))
-    note = f"{repeated} ratings that repeat a pair, {other} of them with another value"
+    many = "rating that repeats" if repeated == 1 else "ratings that repeat"
+    note = f"{repeated} {many} a pair, {other} of them with another value"
     return Part(part.rows[kept], part.cols[kept], means[order]), note
 
 
@@ -82,7 +83,7 @@ def values_note(values: Numbers) -> str | None:
     """Return a note on ratings that are far outside the others; None if there are none.
 
     >>> values_note(np.array([1.0, 3.0, 4.0, 4.0, 5.0, 500.0]))
-    '1 ratings far outside the others, such as 500; half of all are from 3.25 to 4.75'
+    '1 rating far outside the others, such as 500; half of all are from 3.25 to 4.75'
     """
     low, high = np.quantile(values, [0.25, 0.75]).tolist()
     reach = _FAR * ((high - low) or max(abs(low), 1.0))
@@ -91,9 +92,8 @@ def values_note(values: Numbers) -> str | None:
     if far == 0:
         return None
     example = float(values[np.argmax(distance)])
-    return (
-        f"{far} ratings far outside the others, such as {example:g}; half of all are from {low:g} to {high:g}"
-    )
+    many = "1 rating" if far == 1 else f"{far} ratings"
+    return f"{many} far outside the others, such as {example:g}; half of all are from {low:g} to {high:g}"
 
 
 @final

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.floors import Floors
+from dcgs.learn.floors import above_floors
 from dcgs.learn.linear.scores import Comparison, FitScores, SiteScores
 from dcgs.learn.ratings.ids import places_in
 from dcgs.learn.ratings.model import RatingsModel
@@ -75,10 +76,9 @@ def scores_above(
     rows = _rows(tested, models, names)
     for i, row in rows.items():
         sites[i] = _scores(row, names)
-    people = {i: len(np.unique(left.rows)) for i, left in tested.held_out.items()}
-    counts = {i: {"held out": count} if count else {} for i, count in people.items()}
-    told = yield Request("people whose ratings are held out", counts, "counts", floors)
-    if not told.texts:
+    people = {i: [len(np.unique(left.rows))] for i, left in tested.held_out.items()}
+    (enough,) = yield above_floors("people whose ratings are held out", people, floors)
+    if not enough.all():
         return FitScores(tuple(sites), SiteScores(0, {}), True, "ratings")
     (total,) = yield Request("errors on ratings held out", {i: [row] for i, row in rows.items()})
     return FitScores(tuple(sites), _scores(total, names), True, "ratings")

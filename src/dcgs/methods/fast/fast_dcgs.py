@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, final
 
 from dcgs.inner import Inner, best_inner, check_inner, choose_inner
@@ -25,6 +26,7 @@ from dcgs.methods.fast.completion import complete
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows
 from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
+from dcgs.methods.fast.in_turn import Stage, in_turn
 from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
 from dcgs.methods.fast.sums import SumsState, by_sums
@@ -179,9 +181,23 @@ class FastDCGS(Method):
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
             return complete(agent, OwnRows if agent.facts.separate_rows else SharedRows)
-        form: Form = "edges" if self.form == "auto" else self.form
-        if self.form == "auto" and self.eta is None and agent.reliable:
-            form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
+        if self.form != "auto" or self.eta is not None or not agent.reliable:
+            return self._program(agent, "edges" if self.form == "auto" else self.form, link)
+        expected = forms_by_rounds(agent, link, may_send_hessians=self.inner == "auto")
+        forms = [self._stage(agent, form, rounds, link) for form, rounds in expected.items()]
+        # Without a gap nothing says that a form takes long.
+        return in_turn(agent, forms if agent.target is not None else forms[:1])
+
+    def _stage(self, agent: Agent, form: Form, rounds: float, link: Link | None) -> Stage:
+        program = partial(self._program, form=form, link=link)
+        if form == "edges":  # the agents know of their certificate after some heights of the tree
+            return Stage(program, rounds + 4 * agent.tree.height, 1, is_common=False)
+        nbytes = _hessian_bytes(agent) if form == "newton" else 8 * agent.x0.size
+        along_tree = max(1, 2 * agent.tree.height)
+        return Stage(program, rounds, along_tree if form == "root" else rounds_of_sum(agent, nbytes))
+
+    def _program(self, agent: Agent, form: Form, link: Link | None) -> Program[Any]:
+        """Return what the agent does in one form; ``link`` is that which the user has told."""
         if form == "newton":
             floods = is_flooded(agent, _hessian_bytes(agent))
             return by_second_order(replace(agent, link=link if agent.reliable else None), floods)
@@ -192,16 +208,22 @@ class FastDCGS(Method):
         return certified(agent, lambda each: over_edges(each, inner, self.precision, self.eta, omega), inner)
 
 
-def chosen_form(agent: Agent, link: Link | None, may_send_hessians: bool) -> Form:
-    """Return the form for an agent whose links are reliable; ``link`` is that which the user has told."""
+def forms_by_rounds(agent: Agent, link: Link | None, may_send_hessians: bool) -> dict[Form, float]:
+    """Return the form for an agent whose links are reliable, then one of each other kind, and their rounds.
+
+    Rounds are those that each form is expected to take. ``link`` is that which the user has told.
+    """
     rounds = expected_rounds(agent, may_send_hessians)
     if agent.secure is not None:
         del rounds["edges"]
-    form = min(rounds, key=rounds.__getitem__)
-    sums = max(1, 2 * agent.tree.height)
-    if form == "edges" and link is not None and prefers_sums(link, agent.facts.sizes, sums, agent.x0.size):
-        return "sums"
-    return form
+    first = min(rounds, key=rounds.__getitem__)
+    height = max(1, 2 * agent.tree.height)
+    if first == "edges" and link is not None and prefers_sums(link, agent.facts.sizes, height, agent.x0.size):
+        first = "sums"
+    by_gradients: Form = min(("sums", "root"), key=rounds.__getitem__)
+    kinds = sorted(rounds.keys() & {"edges", "newton", by_gradients}, key=rounds.__getitem__)
+    others = [form for form in kinds if form != first and {form, first} != {"sums", "root"}]
+    return {form: rounds[form] for form in (first, *others)}
 
 
 def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:

@@ -166,7 +166,8 @@ def by_second_order(agent: Agent, floods: bool) -> Program[Point]:
     for k in agent.iterations_left:  # line 2
         sums = _derivatives(agent, at.x, at.trial, first=k == 1)
         add_up = flooded_answer if floods else network_answer
-        numbers, trial = yield from add_up(sums, agent, partial(_answer, agent, at))  # line 3
+        decide = partial(_answer, agent, at)
+        numbers, trial = yield from add_up(sums, agent, decide, name="derivatives")  # line 3
         verdict = Verdict(int(numbers[0]))
         if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
             at.x = at.trial
@@ -215,7 +216,7 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     root = at.root
     bounds = Bounds() if root is None else root.bounds
     noise = gap_noise(noise, norm(at.trial), agent.X.diameter)
-    gap = CertifiedGap(0.0, -value - error, noise, at_start=root is None)
+    gap = CertifiedGap(0.0, -value - error, noise, at_start=root is None and agent.origin is None)
     bounds.add_least(error - value, above)
     wolfe, certified = agent.gaps(grad, at.trial, gap, error, bounds)
     if certified.gap < math.inf:

@@ -200,7 +200,8 @@ class SumsRoot:
         # If y is x, both values have the same bits.
         apart = 0.0 if np.array_equal(model.at, at.x) else 2.0 * sums.error
         noise = gap_noise(sums.noise, norm(model.at), agent.X.diameter)
-        above = CertifiedGap(sums.value - model.value + apart, -sums.value - sums.error, noise, k == 1)
+        at_start = k == 1 and agent.origin is None
+        above = CertifiedGap(sums.value - model.value + apart, -sums.value - sums.error, noise, at_start)
         at.bounds.add_least(sums.error - sums.value, sums.excess)
         if at.dual.is_pending:
             at.bounds.add(sums.dual, GapKind.DUAL)
@@ -252,6 +253,7 @@ class SumsRoot:
     def _first(self, at: SumsRootState, sums: _Sums) -> None:
         """Start Λ, and the preconditioner if there is one."""
         at.preconditioner, own = sums.model.preconditioner, self._agent.f.mean_curvature
+        at.lowest = sums.value
         if self._model is not self._zero and own <= 0.0:  # the root's data say nothing
             self._start(self._zero, self._agent.task)
         if self._model is self._zero:

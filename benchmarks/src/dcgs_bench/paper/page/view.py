@@ -9,20 +9,8 @@ from typing import Any
 from dcgs.datasets import SourceKind
 from dcgs.link import Link
 from dcgs.report.numbers import duration, share
-from dcgs.report.page.charts import MOST_POINTS, plain, thinned
-from dcgs_bench.paper.results import (
-    ACCURACY,
-    Curve,
-    Findings,
-    Measure,
-    PaperStudy,
-    Verdict,
-    conclusion,
-    costs_to_accuracy,
-    modeled_seconds,
-)
-
-__all__ = ["ACCURACY", "MOST_POINTS", "conclusion", "costs_to_accuracy", "modeled_seconds"]
+from dcgs.report.page.charts import plain, thinned
+from dcgs_bench.paper.results import Curve, Findings, Measure, PaperStudy, Verdict
 
 COST_TITLE = "What a round costs"
 LINES = 8
