@@ -132,12 +132,12 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit(done: int, tmp_path: Path) ->
     )
 
 
-def test_every_iterate_is_in_the_ball_and_all_agents_have_one_model() -> None:
+@pytest.mark.parametrize("radius", [60.0, 400.0])
+def test_every_iterate_is_in_the_ball_and_all_agents_have_one_model(radius: float) -> None:
     for iterations in range(1, 12):
-        result = dcgs.minimize(
-            ratings(), NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), gap=1e-3, iterations=iterations
-        )
-        assert np.linalg.norm(np.asarray(result.x), "nuc") <= 60.0 * (1.0 + 1e-9)
+        X, graph = NuclearNormBall(SHAPE, radius), nx.path_graph(AGENTS)
+        result = dcgs.minimize(ratings(), X, graph, gap=1e-3, iterations=iterations, every=0)
+        assert np.linalg.norm(np.asarray(result.x), "nuc") <= radius * (1.0 + 1e-9)
         for model in result.agents[1:]:
             np.testing.assert_array_equal(np.asarray(model), np.asarray(result.agents[0]))
 
