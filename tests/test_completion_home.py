@@ -137,6 +137,7 @@ def test_every_iterate_is_in_the_ball_and_all_agents_have_one_model(radius: floa
     for iterations in range(1, 12):
         X, graph = NuclearNormBall(SHAPE, radius), nx.path_graph(AGENTS)
         result = dcgs.minimize(ratings(), X, graph, gap=1e-3, iterations=iterations, every=0)
+        assert result.status is not Status.OUTSIDE  # such a model is moved into the ball
         assert np.linalg.norm(np.asarray(result.x), "nuc") <= radius * (1.0 + 1e-9)
         for model in result.agents[1:]:
             np.testing.assert_array_equal(np.asarray(model), np.asarray(result.agents[0]))
