@@ -17,7 +17,7 @@ import networkx as nx
 from dcgs import __version__
 from dcgs.methods import FastDCGS, Method
 from dcgs.run.minimize import versions
-from dcgs.run.result import Snapshot
+from dcgs.run.result import Callback, Snapshot
 from dcgs.run.stopping import LIMITS
 from dcgs.runtime import Lockstep
 from dcgs_bench.entries import GOAL, Adapted, Entry, entry_named, observed_sparsely
@@ -78,7 +78,6 @@ class GridRun:
     def __call__(self) -> dict[str, Any]:
         """Do the run; return its record."""
         problem, method = problem_of(self.instance, self.seed), entry_named(self.entry).method
-        once = Lockstep(threads=1)
         if self.end is None:
             record = self._fastest(problem, method, self.budget)
             more: dict[str, Any] = {"diameter": nx.diameter(problem.graph), "plain": None}
@@ -88,18 +87,19 @@ class GridRun:
                 more["plain"] = asdict(total_cost(plain))
             return vars(replace(record, more=more))
         if self.runtime is None:
-            sparse = Adapted(method, observed_sparsely)
-            return vars(execute(problem, sparse, self.budget, self.seed, self.end, once))
+            return vars(self._fastest(problem, Adapted(method, observed_sparsely), self.budget, self.end))
         try:
             return vars(execute(problem, method, self.budget, self.seed, self.end, self.runtime))
         except ValueError as error:
             return vars(RunRecord(REFUSED, str(error), repr(method)))
 
-    def _fastest(self, problem: StudyProblem, method: Method, budget: Budget) -> RunRecord:
+    def _fastest(
+        self, problem: StudyProblem, method: Method, budget: Budget, end: Callback = lambda snapshot: None
+    ) -> RunRecord:
         """Return the record of a run, and of _REPEATS runs that with the least computing if it is short."""
         once, tried = Lockstep(threads=1), list[RunRecord]()
         while len(tried) < (_REPEATS if not tried or tried[0].seconds < _SHORT else 1):
-            tried.append(execute(problem, method, budget, self.seed, runtime=once))
+            tried.append(execute(problem, method, budget, self.seed, end, once))
         return min(tried, key=lambda record: record.columns["computing"][-1])
 
 

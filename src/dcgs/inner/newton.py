@@ -73,8 +73,8 @@ class Newton(Inner):
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Over an ℓ₁ ball, coordinates in which a sparse A has no entries are left out until they are needed.
     Where they fail, or after ``max_steps`` of them, projected gradient steps finish the solve. With at most
-    64 unknowns, Newton steps on φ itself do; with at most 500, ten times as many rows and a small η, they are
-    taken at once.
+    64 unknowns, Newton steps on φ itself do; with at most 500, ten times as many rows and a small η, these
+    are taken at once.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]

@@ -31,11 +31,11 @@ Matrix = NDArray[np.float64]
 # point step divides it by _FACTOR, and by less after a step that could not be solved.
 _FIRST, _LEAST, _FACTOR, _SMALLEST_FACTOR = 1e-1, 1e-13, 10.0, 1.5
 _MOST_STEPS = 60
-# Rounding error is reached if this number of steps in a row did not halve the gap.
+# Rounding error is reached if so many steps in a row did not reduce the gap, and no longer one follows.
 _USELESS = 4
 # The error of a proximal point step, relative to its length.
 _SIGMA = 0.1
-_MOST_NEWTON, _HALVINGS = 30, 6
+_MOST_NEWTON, _HALVINGS, _MOST_GRADIENT = 30, 6, 300
 # The most corrective steps over a set that is no polytope: its extreme points never end.
 _MOST_CORRECTIVE = 1000
 # The relative step by which a projection without a known derivative is differenced.
@@ -45,7 +45,7 @@ _UNEVEN = 10.0
 
 FEW, MOST, TALL, WEAK = 64, 500, 10, 100.0
 """Newton steps on φ itself minimize a subproblem of at most FEW unknowns where others fail; one of at most
-MOST at once, if there are TALL times as many rows and f has over WEAK times the curvature of η/2 ‖x‖²."""
+MOST at once, with TALL times as many rows if f has more than WEAK times the curvature of η/2 ‖x‖²."""
 # Most such solves take fewer than twenty steps. If _FEW_USELESS did not halve the gap, it is rounding error.
 _FEW_STEPS, _FEW_USELESS = 100, 6
 # The gap of a model at its approximate minimizer, relative to the gap that is asked for, and to that of φ.
@@ -150,14 +150,16 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
             break
         step = _Proximal(problem, x, eta)
         solution = step.minimizer(normal)
-        if not step.is_accurate(solution):
-            eta *= factor  # as before this step
-            factor = max(math.sqrt(factor), _SMALLEST_FACTOR)
-        x, normal = solution.x, step.weights * (solution.y - solution.x)
-        gap = domain.wolfe_gap(q, x)
-        useless = 0 if gap < 0.9 * lowest else useless + 1
+        accurate, gap = step.is_accurate(solution), domain.wolfe_gap(q, solution.x)
+        if accurate:
+            x, normal = solution.x, step.weights * (solution.y - solution.x)
+        else:  # from the same point with the weight before, or a larger one if that has failed
+            slower = max(math.sqrt(factor), _SMALLEST_FACTOR)
+            eta, factor = eta * factor * slower, slower
+        grows = accurate and eta > _LEAST * top  # the next step will be longer
+        useless = 0 if gap < 0.9 * lowest or grows else useless + 1
         if gap < lowest:
-            best, lowest = x, gap
+            best, lowest = solution.x, gap
         eta = max(eta / factor, _LEAST * top)
     if lowest <= tolerance(first - q.value(best)):
         return best
@@ -194,9 +196,10 @@ class _Proximal:
     def minimizer(self, normal: Point) -> _Root:
         """Return an approximate root of the normal map; start at p with a normal vector of X there.
 
-        Newton steps end at an accurate point, or where they reduce ‖F‖ no more.
+        Newton steps end at an accurate point. Where they reduce ‖F‖ no more, gradient steps find another
+        start; they end if that is no better.
         """
-        root = self._at(self.p + normal / self.weights)
+        root, lowest = self._at(self.p + normal / self.weights), math.inf
         for _ in range(_MOST_NEWTON):
             if self.is_accurate(root):
                 break
@@ -207,9 +210,23 @@ class _Proximal:
                 length *= 0.5
                 ahead = self._at(root.y + length * step)
             if self._size(ahead.F) >= size:
-                break
+                if size >= lowest:
+                    break
+                ahead, lowest = self._after_gradient_steps(root.x), size
             root = ahead
         return root
+
+    def _after_gradient_steps(self, x: Point) -> _Root:
+        """Return the root that accelerated projected gradient steps from x lead to."""
+        h = 1.0 if self.problem.h is None else self.problem.h
+        beta = self.problem.top + self.eta
+        root = math.sqrt(self.eta / beta)
+        theta, y = (1.0 - root) / (1.0 + root), x
+        for _ in range(min(_MOST_GRADIENT, math.ceil(2.0 / root))):
+            g = self.problem.q.grad(y) + self.weights * (y - self.p)
+            before, x = x, self.problem.project(y - g / (beta * h))
+            y = x + theta * (x - before)
+        return self._at(self.p - self.problem.q.grad(x) / self.weights)
 
     def _at(self, y: Point) -> _Root:
         x = self.problem.project(y)
