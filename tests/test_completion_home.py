@@ -69,7 +69,7 @@ def test_the_gap_is_what_a_dense_spectral_norm_says(
     objectives = ratings()
     result, at_home, kinds = recorded(monkeypatch, objectives)(radius, gap=gap, iterations=800, every=0)
     assert result.status is Status.AGREED
-    assert at_home > 3
+    assert at_home >= 2  # the two sums of the first block; with the largest radius no more
     assert ("float32" in kinds) == (kind == "float32")
     x = np.asarray(result.x)
     first, last = (sum(f.value(point) for f in objectives) for point in (np.zeros(SHAPE), x))
