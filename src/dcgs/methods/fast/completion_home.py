@@ -47,6 +47,8 @@ _REST, _BLOCK, _FLATTEST = 0.7, 2.0, 0.02
 _LIKELY, _SMALL, _PATIENCE = 0.9, 1e-4, 8
 # Vectors of the first block with singular values above this multiple of μ begin as columns of V.
 _USED = 1.0
+# A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps, as for large radii.
+_FAR = 0.3
 # Rows of equal length are solved together, as many as have so many entries.
 _TOGETHER = 1 << 21
 
@@ -198,8 +200,9 @@ class RowsAtHome(Form):
     def _switch(self, at: RowsState, scale: float) -> None:
         """Go on with steps from the model of this sum."""
         V, R = np.linalg.qr(np.hstack([at.trial, at.block]))
-        rank = at.trial.shape[1]
-        U = (scale * self._U) @ R[:rank, :rank].T
+        rank = at.trial.shape[1] if scale else 0
+        V = V if scale else V[:, :_FEWEST]
+        U = (scale * self._U[:, :rank]) @ R[:rank, :rank].T
         root = RootState(V[:, :rank], V[:, :rank]) if rank and self.agent.tree.parent is None else None
         self.steps, self.at = OwnRows(self.agent, first_state(self.agent, self.ratings, U, V, root)), None
 
@@ -335,8 +338,9 @@ class Root:
         vectors, images = E @ R_E, sums.products @ R_E
         gap = self._gap(orthonormal, R, sums, mu, vectors, images, scale)
         is_worse = last is not None and value + mu * weight > last.most(mu)
-        if self._is_over(state, gap, is_worse):
-            return (np.array([Command.SWITCH, mu, scale]),)
+        is_far = scale < _FAR
+        if is_far or self._is_over(state, gap, is_worse):
+            return (np.array([Command.SWITCH, mu, 0.0 if is_far else scale]),)
         if is_worse:  # half of the step
             assert last is not None
             last.step = 0.5 * last.step
