@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dcgs import __version__
 from dcgs.checkpoints.folder import Checkpoint
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
@@ -265,8 +264,8 @@ def _about(problem: RunProblem) -> dict[str, Any]:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions that results depend on."""
-    packages = {name: version(name) for name in ("numpy", "scipy", "networkx")}
-    return {"dcgs": __version__, **packages, "python": platform.python_version()}
+    packages = {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
+    return packages | {"python": platform.python_version()}
 
 
 def _silent_links(run: Run) -> Iterator[str]:
