@@ -185,8 +185,9 @@ class FastDCGS(Method):
             return self._program(agent, "edges" if self.form == "auto" else self.form, link)
         expected = forms_by_rounds(agent, link, may_send_hessians=self.inner == "auto")
         forms = [self._stage(agent, form, rounds, link) for form, rounds in expected.items()]
-        # Without a gap nothing says that a form takes long.
-        return in_turn(agent, forms if agent.target is not None else forms[:1])
+        # Without a gap nothing says that a form takes long; where solves call an oracle, others take longer.
+        stays = agent.target is None or (next(iter(expected)) == "newton" and not projects_cheaply(agent.X))
+        return in_turn(agent, forms[:1] if stays else forms)
 
     def _stage(self, agent: Agent, form: Form, rounds: float, link: Link | None) -> Stage:
         program = partial(self._program, form=form, link=link)
