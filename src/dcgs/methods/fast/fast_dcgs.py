@@ -236,7 +236,7 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
 
     apart = 1.0 if sizes.alike else _APART
     gradients = (5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows) * apart
-    own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread
+    own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread * min(1.0, 5.0 * few_rows)
     without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
     knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
     hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
