@@ -344,6 +344,20 @@ def ratings(own_rows: bool) -> tuple[list[dcgs.Objective], dcgs.ConvexSet]:
     return parts, dcgs.NuclearNormBall((18, 9), 10.0)
 
 
+def check_completion_with_rows_solved_at_home(runtime: dcgs.MPI) -> None:
+    """Blocks of float32, and a run that begins with ridge regressions, have the same bits."""
+    rng, held = np.random.default_rng(13), runtime.hosts(6)
+    truth = rng.standard_normal((132, 2)) @ rng.standard_normal((2, 130))
+    parts = []
+    for i in range(6):
+        rows, cols = rng.integers(22 * i, 22 * i + 22, 500), rng.integers(0, 130, 500)
+        values = truth[rows, cols] + 0.3 * rng.standard_normal(500)
+        parts.append(dcgs.MatrixCompletion(rows, cols, values, (132, 130)))
+    X = dcgs.NuclearNormBall((132, 130), 60.0)
+    alone: dict[str, Any] = {"objectives": parts, "X": X, "graph": CYCLE, "gap": 1e-3}
+    same(runtime, alone, {"objectives": {i: parts[i] for i in held}})
+
+
 def check_completion_in_factors(runtime: dcgs.MPI) -> None:
     """Factors have the same bits as in one process, with rows at one agent each or not."""
     held = runtime.hosts(6)
@@ -382,7 +396,12 @@ def check_an_agent_without_neighbors_must_send_numbers_too(runtime: dcgs.MPI) ->
 
 CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     1: [check_an_agent_without_neighbors_must_send_numbers_too],
-    2: [check_messages_of_every_size, check_messages_for_some_neighbors, check_completion_in_factors],
+    2: [
+        check_messages_of_every_size,
+        check_messages_for_some_neighbors,
+        check_completion_in_factors,
+        check_completion_with_rows_solved_at_home,
+    ],
     3: [
         check_whole_sequences,
         check_agents_of_every_method_certify,

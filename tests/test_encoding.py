@@ -53,7 +53,7 @@ def test_an_array_is_read_as_it_was_written_to_the_bit(array: Array) -> None:
     assert back.tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8, np.uint64])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8, np.uint64])
 @pytest.mark.parametrize("size", [0, 1, 5, 15, 16, 17, 100])
 def test_arrays_of_every_type_and_size_follow_each_other(dtype: Any, size: int) -> None:
     first, second = np.arange(size).astype(dtype), np.eye(3)

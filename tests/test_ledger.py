@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import dcgs
 from dcgs.cli import main
 from dcgs.datasets import write_patients
 from dcgs.learn.summary import ledger_table
+from dcgs.learn.sums import Reductions, Request
 from dcgs.runtime.ledger import (
     FLAGS,
     HESSIANS,
@@ -136,6 +138,7 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
         (np.zeros((4, 1 + d)), np.zeros((4, d * (d + 1) // 2))),  # flooded, of four agents
         (np.zeros(8),),  # the longer one of two pieces
         (np.zeros(3), np.zeros(d)),
+        (np.zeros((d, 3)), np.zeros((3, 3))),  # factors
         (np.zeros(3),),
         (np.frombuffer(b"ward", dtype=np.uint8),),
         (np.zeros(0, dtype=np.uint8), np.zeros(2), np.full((2, 21), 97, dtype=np.uint8)),
@@ -151,16 +154,15 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
     lines = read(path).lines[1:]
     assert [line.form for line in lines] == [
         *4 * [HESSIANS],
-        VECTORS,
+        *2 * [VECTORS],
         NUMBERS,
-        TEXTS,
-        TEXTS,
+        *2 * [TEXTS],
         FLAGS,
         KEYS,
         MASKED,
     ]
-    assert [line.sum for line in lines] == ["the run"] * 9 + [KEYS, "the run"]
-    assert [line.masked for line in lines] == [False] * 10 + [True]
+    assert [line.sum for line in lines] == ["the run"] * 10 + [KEYS, "the run"]
+    assert [line.masked for line in lines] == [False] * 11 + [True]
     assert {line.to for line in lines} == {(1, 2)}
     both = added([totals(lines), totals(lines)])
     numbers = 4 * (23 + 25 + 84 + 8)
@@ -178,6 +180,23 @@ def test_a_masked_purpose_has_one_line_with_its_answer() -> None:
         ["weights", MASKED, "flags, numbers", 9, 291],
         ["names", "texts, open", None, 4, 40],
     ]
+
+
+def test_what_sites_say_themselves_is_not_beside_what_is_masked(tmp_path: Path) -> None:
+    path = tmp_path / "ledger-000.jsonl"
+    with Ledger(path, range(3)) as written:
+        runtime = dcgs.Lockstep(on_message=written)
+        network = Reductions(nx.path_graph(3), runtime, named=written.named, secure=True)
+
+        def both() -> Any:
+            rows = Request("rows", {i: [float(i)] for i in range(3)})
+            names = Request("names", {i: [f"n{i}"] for i in range(3)}, "union")
+            return (yield [rows, names])
+
+        (((rows,), names),) = network.run(both())
+    assert (float(rows), names) == (3.0, ("n0", "n1", "n2"))
+    sums = {entry.sum: entry for entry in totals(read(path).lines) if entry.form == TEXTS or entry.masked}
+    assert {name: entry.masked for name, entry in sums.items()} == {"names": False, "rows": True}
 
 
 def test_a_folder_without_ledgers_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,12 +25,14 @@ from dcgs.learn.private import (
     Bounds,
     PrivacyBudget,
     PrivateSpec,
+    _cut_gradient,
     _Scale,
     _scaled,
     _slope,
     fit_private,
 )
 from dcgs.learn.sums import Reductions, Request
+from dcgs.runtime.ledger import KEYS
 from dcgs.secure.noise import SIGMA
 from fit_runs import alone
 
@@ -100,16 +102,18 @@ def test_one_row_changes_the_integers_by_no_more_than_is_accounted(
     spec, b = (LOGISTIC, labels) if loss == "logistic" else (SQUARED, y)
     last = np.sign(target) or 1.0 if loss == "logistic" else target
     x = np.random.default_rng(seed).uniform(-10.0, 10.0, 4)
-    rho = 0.01
-    scale, sums = _Scale.of(sqrt(spec.norm**2 + 1.0), 4, rho, honest=3), []
+    rho, most = 0.01, spec.limit(10.0 ** (seed % 6), honest=3)
+    assert 0.0 < most <= spec.largest == sqrt(spec.norm**2 + 1.0)
+    scale, sums = _Scale.of(most, 4, rho, honest=3), []
     for data in (Rows(A, b), Rows(np.vstack([A, row]), np.append(b, last))):
         Z, targets = _scaled(data, spec)
-        sums.append(np.rint(scale.factor * (Z.T @ _slope(loss, Z @ x, targets))))
+        sums.append(np.rint(scale.factor * _cut_gradient(loss, Z, targets, x, most)))
     change = float(np.linalg.norm(sums[1] - sums[0]))
     assert change**2 / (2.0 * 3 * SIGMA**2) <= rho * (1.0 + 1e-9)
 
 
 def test_the_noise_of_sites_that_do_not_collude_is_what_is_accounted() -> None:
+    assert LOGISTIC.limit(1e9, honest=3) == LOGISTIC.largest > LOGISTIC.limit(100.0, honest=3)
     scale = _Scale.of(2.0, 4, 0.01, honest=3)
     few = _Scale.of(2.0, 4, 0.01, honest=1)
     noise = scale.noisy({0: np.zeros(5000)})[0][0]
@@ -182,7 +186,8 @@ def test_the_command_fits_and_its_budget_refuses_a_second_fit(
     told = json.loads((tmp_path / "m" / "summary.json").read_text())
     assert told["privacy"]["epsilon"] == pytest.approx(2.0)
     assert told["certified"] is False
-    assert {entry["sum"] for entry in told["ledger"]} == {"noisy number of rows", "noisy sum of gradients"}
+    sums = {entry["sum"] for entry in told["ledger"]}
+    assert sums == {KEYS, "noisy number of rows", "noisy sum of gradients"}
     # All that leaves a site: public keys and their like, and masked words. No schema, no count, no checksum.
     sent = [message for message in recorded_messages(tmp_path / "r.npz") if message.sender == 2]
     shapes = {(array.dtype.name, array.shape) for message in sent for array in message.arrays}

@@ -600,30 +600,6 @@ def pooled() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/against_pooled")
 
 
-def rows_at_home() -> str:
-    """Return the sums of a trial of variable projection, beside those of FastDCGS."""
-    rows, lines = rows_of("rows_at_home"), []
-    for data in (row["data"] for row in rows if row["method"] == "FastDCGS"):
-        *tried, ours = [row for row in rows if row["data"] == data]
-        null, least = tried[0]["null"], min(row["f"] for row in [*tried, ours])
-        trial = {row["sums"]: row["f"] for row in tried}
-        steps = dict(enumerate(ours["values"]))
-        for name, values in {"rows at home": trial, "FastDCGS": steps}.items():
-            cells = []
-            for level in (1e-2, 1e-3, 1e-4):
-                near = (sums for sums, f in values.items() if f - least <= level * (null - least))
-                cells.append(count(next(near)))
-            lines.append([f"{data.upper()}, {name}", *cells])
-        gaps = [
-            next((count(row["sums"]) for row in tried if row["gap"] <= level), f"> {tried[-1]['sums']}")
-            for level in (1e-2, 1e-3)
-        ]
-        lines[-2] += [*gaps, size(1e6 * tried[-1]["megabytes"])]
-        lines[-1] += ["", f"{ours['sums']:.0f} ({ours['steps']})", size(1e6 * ours["megabytes"])]
-    head = ["MovieLens", "f within 1e-2", "1e-3", "1e-4", "gap 1e-2", "gap 1e-3", "sent"]
-    return captioned(TextTable.plain("", head, lines), "rows_at_home")
-
-
 def radii_small() -> str:
     """Return the regret of the radius that is found on small problems, beside that of pooled rows."""
     *rows, total = rows_of("estimators/radii_small")
@@ -740,7 +716,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "losses-completion-movielens": losses("completion-movielens"),
     "pooled": pooled,
     "digits": digits,
-    "rows-at-home": rows_at_home,
     "radii-small": radii_small,
     "radii-reviews": radii_reviews,
     "links-exchange": links("results", 0),

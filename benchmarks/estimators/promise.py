@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
 from dcgs.learn import Rows, Sites
-from dcgs.learn.private import Bounds, PrivateSpec, _private_steps, _scaled, _slope, fit_private
+from dcgs.learn.private import Bounds, PrivateSpec, _cut_gradient, _private_steps, _scaled, fit_private
 from dcgs.learn.sums import Reductions
 from dcgs.secure.noise import epsilon_of, rho_for
 
@@ -70,15 +70,18 @@ def attacked(spec: PrivateSpec, rows: dict[int, Rows], others: dict[int, Rows], 
     Z, b = _scaled(last, spec)
     steps, ratio = _private_steps(rows, spec, honest), 0.0
     limit, x, squares = spec.radius + 3.0, np.zeros(len(spec.bounds.low) + 1), 0.0
-    scale = spec.scale(honest)
     request: Any = next(steps)
-    request = steps.send((sum(np.asarray(arrays[0]) for arrays in request.values.values()),))
+    count = sum(np.asarray(arrays[0]) for arrays in request.values.values())
+    most = spec.limit(float(spec.count_scale(honest).read(count)[0]), honest)
+    scale = spec.scale(honest, most)
+    request = steps.send((count,))
     while True:
         parts = {i: np.asarray(arrays[0]) for i, arrays in request.values.items()}
         total = sum(parts.values())
-        known = sum(np.rint(scale.factor * (A.T @ _slope(spec.loss, A @ x, t))) for A, t in base.values())
-        row = scale.factor * (Z.T @ _slope(spec.loss, Z @ x, b))
-        rest = total - known - (parts[0] - np.rint(scale.factor * _own(base[0], spec, x)))
+        sums = {i: _cut_gradient(spec.loss, A, t, x, most) for i, (A, t) in base.items()}
+        known = sum(np.rint(scale.factor * own) for own in sums.values())
+        row = scale.factor * _cut_gradient(spec.loss, Z, b, x, most)
+        rest = total - known - (parts[0] - np.rint(scale.factor * sums[0]))
         variance = (scale.deviation * scale.factor) ** 2
         ratio += float(row @ rest - 0.5 * row @ row) / variance
         g = scale.read(total)
@@ -88,11 +91,6 @@ def attacked(spec: PrivateSpec, rows: dict[int, Rows], others: dict[int, Rows], 
             request = steps.send((total,))
         except StopIteration:
             return ratio
-
-
-def _own(part: Any, spec: PrivateSpec, x: Any) -> Any:
-    A, b = part
-    return A.T @ _slope(spec.loss, A @ x, b)
 
 
 def _projected(x: Any, radius: float, limit: float) -> Any:

@@ -49,7 +49,8 @@ class Facts:
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
       ``mean_degree`` is the mean number of neighbors of an agent.
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
-      different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
+      different intervals. ``entry_smoothness`` is the largest smoothness of all agents. ``quadratic_entries``
+      is the number of entries that all agents observe, 0 if some loss is not quadratic.
     * ``sparse_columns``, from data: True if every agent has a sparse matrix with even columns, of which some
       are empty.
     * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
@@ -83,6 +84,7 @@ class Facts:
     hub: int | None = None
     separate_rows: bool = False
     entry_smoothness: float = 0.0
+    quadratic_entries: int = 0
     horizon: int | None = None
     accuracy: float | None = None
     projection: ProjectionFacts | None = None

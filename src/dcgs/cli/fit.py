@@ -124,7 +124,7 @@ def _print_private(found: PrivateFileFit, out: Path, console: Console) -> None:
     say(f"{STATUS.capitalize()} {rounds} rounds, {size(sent)} in all")
     say(f"about {max(0.0, fit.rows):,.0f} rows, a signal of {fit.signal:.0f}")
     if fit.signal < ENOUGH:
-        say("warning: the signal is below 50: the model of one site alone is better, as a rule.")
+        say("warning: the signal is below 50: the model of one site alone may be better.")
     for path, epsilon in found.spent.items():
         say(f"spent of {path}: ε = {epsilon:.4g}")
     say(f"written: {out}/agent-000.npz …, {SUMMARY}")

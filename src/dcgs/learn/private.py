@@ -6,10 +6,12 @@ because the sites add the noise before sums are masked. Nothing else that depend
 bounds of columns, which scale them, the levels of categories and the radius are given.
 
 Rows are scaled to |zⱼ| ≤ 1 by the bounds, and to a norm of at most ``row_norm``. The derivative of the loss
-of a row is at most 1, in absolute value. So a row changes a sum of gradients by at most √(row_norm² + 1),
-where 1 is for the intercept. Steps are projected gradient steps, whose lengths follow from the norms of the
-noisy gradients (AdaGrad-Norm: Ward, Wu, Bottou 2020). The model is the mean of the second half of them. All
-that is computed from noisy sums promises the same.
+of a row is at most 1, in absolute value. So the norm of a row's gradient is at most √(row_norm² + 1), where 1
+is for the intercept. It is cut to a share of that, by which a row then changes a sum at most, and to which
+the noise is proportional: the fewer rows there are, by their noisy number, the smaller is the share. Steps
+are projected gradient steps, whose lengths follow from the norms of the noisy gradients (AdaGrad-Norm: Ward,
+Wu, Bottou 2020). The model is the mean of the second half of them. All that is computed from noisy sums
+promises the same.
 
 With ``trusted="root"`` the root of the tree reads the totals without noise, and tells the others a vertex of
 the ℓ₁ ball in each step, chosen by the exponential mechanism (Frank-Wolfe: Talwar, Thakurta, Zhang 2015). A
@@ -43,13 +45,15 @@ from dcgs.validation import COUNT, POSITIVE, finite, number, one_of, shown, vect
 Vector = NDArray[np.float64]
 
 ENOUGH = 50.0
-"""With a smaller signal, as a rule, one site alone has the better model (docs/privacy.md)."""
+"""With a smaller signal one site alone may have the better model (docs/privacy.md)."""
 # The share of the budget that the number of rows takes.
 _COUNT_SHARE = 0.01
 # Whole numbers in which gradients are summed where a vertex is chosen.
 _UNIT = 1 << 20
 # The length of a first step, relative to the radius.
 _FIRST = 0.25
+# Gradients of rows are cut to this share of their largest norm, times the root of the signal.
+_CUT = 0.07
 # The intercept is in an interval of this half-width beside the radius.
 _INTERCEPT = 3.0
 
@@ -151,10 +155,24 @@ class PrivateSpec:
         """The whole budget, as zero-concentrated differential privacy."""
         return rho_for(self.epsilon, self.delta)
 
-    def scale(self, honest: int) -> _Scale:
-        """Return the scale of the sums of a step, with the noise of so many sites."""
+    @property
+    def largest(self) -> float:
+        """The largest norm of the gradient of a row, with the intercept."""
+        return math.hypot(self.norm, 1.0)
+
+    def scale(self, honest: int, limit: float | None = None) -> _Scale:
+        """Return the scale of the sums of a step of gradients up to a limit, with the noise of so many sites."""
         share = (1.0 - _COUNT_SHARE) * self.rho / self.count
-        return _Scale.of(math.hypot(self.norm, 1.0), len(self.bounds.low) + 1, share, honest)
+        return _Scale.of(self.largest if limit is None else limit, len(self.bounds.low) + 1, share, honest)
+
+    def count_scale(self, honest: int) -> _Scale:
+        """Return the scale of the number of rows, with the noise of so many sites."""
+        return _Scale.of(1.0, 1, _COUNT_SHARE * self.rho, honest)
+
+    def limit(self, number_of_rows: float, honest: int) -> float:
+        """Return the norm to which gradients of rows are cut; it follows from the noisy number of rows."""
+        signal = ENOUGH * max(1.0, number_of_rows) / self._enough(honest)
+        return min(1.0, _CUT * math.sqrt(signal)) * self.largest
 
     def check_agents(self, agents: int) -> None:
         """Raise unless there are two sites that do not collude: of one, the others know the sum."""
@@ -171,7 +189,11 @@ class PrivateSpec:
             self.trusted == "root"
         ):  # a row adds at most 1 to a score, which is to stand out among 2 size others
             return ENOUGH * 2.0 * math.log(2.0 * size) / self.epsilon_of_vertex
-        return ENOUGH * self.scale(agents - self.colluders).deviation * math.sqrt(size) / self.norm
+        return self._enough(agents - self.colluders)
+
+    def _enough(self, honest: int) -> float:
+        """Return the number of rows whose gradients, of the largest norm, make the signal ENOUGH."""
+        return ENOUGH * self.scale(honest).deviation * math.sqrt(len(self.bounds.low) + 1) / self.norm
 
     @property
     def epsilon_of_vertex(self) -> float:
@@ -185,7 +207,7 @@ class PrivateFit:
     """A model, and what is promised of it.
 
     ``rows`` is a noisy number of rows. ``signal`` is it divided by the noise of a mean gradient: with less
-    than ENOUGH, one site alone has the better model, as a rule (docs/privacy.md). ``agent_bytes`` is
+    than ENOUGH, one site alone may have the better model (docs/privacy.md). ``agent_bytes`` is
     what each agent of this process sent.
     """
 
@@ -223,12 +245,12 @@ def _private_steps(
 ) -> Steps[tuple[LinearModel, float]]:
     local = {i: _scaled(part, spec) for i, part in rows.items()}
     number_of_rows = yield from _noisy_count(local, spec, honest)
-    size, scale = len(spec.bounds.low) + 1, spec.scale(honest)
-    limit = spec.radius + _INTERCEPT
-    X: Any = ProductSet(L1Ball(size - 1, radius=spec.radius), Box([-limit], [limit]))
+    size, most = len(spec.bounds.low) + 1, spec.limit(number_of_rows, honest)
+    scale, end = spec.scale(honest, most), spec.radius + _INTERCEPT
+    X: Any = ProductSet(L1Ball(size - 1, radius=spec.radius), Box([-end], [end]))
     x, squares, models = np.zeros(size), 0.0, []
     for _ in range(spec.count):
-        gradients = {i: A.T @ _slope(spec.loss, A @ x, b) for i, (A, b) in local.items()}
+        gradients = {i: _cut_gradient(spec.loss, A, b, x, most) for i, (A, b) in local.items()}
         (total,) = yield Request("noisy sum of gradients", scale.noisy(gradients), "integers")
         g = scale.read(total)
         squares += float(g @ g)
@@ -262,7 +284,7 @@ def _vertex_steps(
 
 
 def _noisy_count(local: Mapping[int, tuple[Vector, Vector]], spec: PrivateSpec, honest: int) -> Steps[float]:
-    count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
+    count = spec.count_scale(honest)
     numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}
     (total,) = yield Request("noisy number of rows", count.noisy(numbers), "integers")
     return float(count.read(total)[0])
@@ -273,6 +295,13 @@ def _slope(loss: str, z: Vector, b: Vector) -> Vector:
     if loss == "squared":
         return np.clip(z - b, -1.0, 1.0)  # of the Huber loss: large residuals count linearly
     return np.asarray(-b / (1.0 + np.exp(np.minimum(b * z, 700.0))))
+
+
+def _cut_gradient(loss: str, A: Vector, b: Vector, x: Vector, most: float) -> Vector:
+    """Return the sum of the gradients of rows, each cut to a norm of ``most``."""
+    slopes = _slope(loss, A @ x, b)
+    norms = np.abs(slopes) * np.linalg.norm(A, axis=1)
+    return np.asarray(A.T @ (slopes * np.minimum(1.0, most / np.maximum(norms, most))))
 
 
 def _scaled(rows: Rows, spec: PrivateSpec, most: float | None = None) -> tuple[Vector, Vector]:

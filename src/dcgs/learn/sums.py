@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
 
 import networkx as nx
@@ -350,9 +351,19 @@ class Reductions:
         return tuple(arrays)
 
     def _all_reduced(self, requests: Sequence[Request]) -> list[Any]:
-        """Return the results of several requests, by one reduction."""
+        """Return the results of several requests, by one reduction.
+
+        Where sums are masked, unions are not: they take rounds, and a name in the ledger, of their own.
+        """
         if not requests:
             return []
+        unions = {k for k, request in enumerate(requests) if request.operation == _UNION}
+        if self._masks and 0 < len(unions) < len(requests):
+            parts = [[k for k in range(len(requests)) if (k in unions) is own] for own in (True, False)]
+            some = [zip(part, self._all_reduced([requests[k] for k in part]), strict=True) for part in parts]
+            return [
+                result for _, result in sorted((pair for pairs in some for pair in pairs), key=itemgetter(0))
+            ]
         names, operations = (
             dict.fromkeys(parts)
             for parts in ([entry.name for entry in requests], [entry.operation for entry in requests])

@@ -182,22 +182,26 @@ def _has_sparse_columns(f: DistributedObjective) -> bool:
     return bool(f.numbers(numbers).all())
 
 
-def _sampling_facts(f: DistributedObjective) -> tuple[bool, float]:
+def _sampling_facts(f: DistributedObjective) -> tuple[bool, float, int]:
     """Return whether agents have entries in separate intervals of rows, and the largest smoothness.
 
-    For objectives of other maps, return False and 0.
+    The last number is that of all entries, if all losses are quadratic. For objectives of other maps, return
+    False and 0.
     """
 
-    def numbers(_: int, part: Objective) -> tuple[float, float, float]:
+    def numbers(_: int, part: Objective) -> tuple[float, float, float, float]:
         if not isinstance(part.map, Sampling):
-            return 0.0, 0.0, -1.0
-        return float(part.map.rows.min()), float(part.map.rows.max()), part.smoothness
+            return 0.0, 0.0, -1.0, 0.0
+        lower, upper = part.loss.curvature
+        entries = part.map.size if lower == upper > 0.0 else -math.inf
+        return float(part.map.rows.min()), float(part.map.rows.max()), part.smoothness, entries
 
-    first, last, smoothness = f.numbers(numbers).T
+    first, last, smoothness, entries = f.numbers(numbers).T
     if smoothness.min() < 0.0:
-        return False, 0.0
+        return False, 0.0, 0
     order = np.argsort(first, kind="stable")
-    return bool((first[order][1:] > last[order][:-1]).all()), float(smoothness.max())
+    separate = bool((first[order][1:] > last[order][:-1]).all())
+    return separate, float(smoothness.max()), int(max(0.0, entries.sum()))
 
 
 def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> float:

@@ -28,7 +28,10 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     2: np.dtype(np.int64),
     3: np.dtype(np.uint8),
     4: np.dtype(np.uint64),
+    5: np.dtype(np.float32),
 }
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+"""The types of arrays whose entries must be finite."""
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 # Arrays with fewer entries are always written in full.
 _SMALL = 16
@@ -87,7 +90,9 @@ class EncodedArray:
 
         A finite sum of squares proves it. A sum that overflows proves nothing.
         """
-        return math.isfinite(self._squares) or is_finite(self.array)
+        if self.array.dtype == np.float64 and math.isfinite(self._squares):
+            return True
+        return self.array.dtype not in FLOATS or is_finite(self.array)
 
     def write(self, buffer: Buffer) -> None:
         """Write it to a buffer of ``nbytes`` bytes."""
@@ -173,7 +178,7 @@ def _read(buffer: Buffer, must_be_finite: bool) -> tuple[Array, int]:
     values = buffer[end : end + count * dtype.itemsize].view(dtype)
     entries = values if form is Form.DENSE else _filled(form, n, buffer[start:size], values)
     array = entries.reshape(shape)
-    if must_be_finite and dtype == np.float64 and count <= _MOST_CHECKED and not _is_finite(values):
+    if must_be_finite and dtype in FLOATS and count <= _MOST_CHECKED and not _is_finite(values):
         raise NotFiniteError(where_not_finite(array))
     return array, size
 

@@ -266,11 +266,12 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
         return FLAGS if all(array.max(initial=0) <= 1 for array in arrays) else TEXTS
     if any(array.dtype == np.uint8 and array.ndim == 2 and array.size for array in arrays):
         return TEXTS  # and how many people have them
-    # Values of several agents that are flooded have a row each.
-    lengths = {length for array in arrays for length in (array.size, *array.shape[-1:]) if length > 1}
-    if size > 1 and any(_is_hessian(length, size) for length in lengths):
+    # Values of several agents that are flooded have a row each; factors have a row for each column.
+    lengths = {array.shape[-1] for array in arrays if array.ndim and array.size > 1}
+    is_square = any(array.shape == (size, size) for array in arrays)
+    if size > 1 and (is_square or any(_is_hessian(length, size) for length in lengths)):
         return HESSIANS
-    return VECTORS if size and any(length >= size for length in lengths) else NUMBERS
+    return VECTORS if size and any(array.size >= size for array in arrays) else NUMBERS
 
 
 def _is_hessian(length: int, size: int) -> bool:

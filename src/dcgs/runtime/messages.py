@@ -14,7 +14,7 @@ import numpy as np
 
 from dcgs.points import Point, is_finite, read_only
 from dcgs.protocol import Inbox, Message
-from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray, where_not_finite
+from dcgs.runtime.encoding import FLOATS, MAX_DIMENSIONS, EncodedArray, where_not_finite
 from dcgs.runtime.wire import FRAME, HEADER
 
 OnMessage: TypeAlias = Callable[[int, int, int, tuple[Any, ...]], object]
@@ -36,7 +36,7 @@ class Packet:
         arrays = message if isinstance(message, tuple) else (message,)
         self.parts = [EncodedArray(_checked(sender, array)) for array in arrays]
         for part in self.parts:
-            if part.array.dtype == np.float64 and not part.is_finite:
+            if not part.is_finite:
                 raise FloatingPointError(
                     f"a message must be finite; agent {sender} sent {where_not_finite(part.array)}."
                 )
@@ -86,7 +86,7 @@ def blaming_senders(inboxes: Mapping[int, Inbox]) -> Iterator[None]:
     except Exception as error:
         for sender, message in [item for inbox in inboxes.values() for item in inbox.items()]:
             for array in message if isinstance(message, tuple) else (message,):
-                if array.dtype == np.float64 and not is_finite(array):
+                if array.dtype in FLOATS and not is_finite(array):
                     raise FloatingPointError(
                         f"a message must be finite; agent {sender} sent {where_not_finite(array)}."
                     ) from error
@@ -94,8 +94,8 @@ def blaming_senders(inboxes: Mapping[int, Inbox]) -> Iterator[None]:
 
 
 def _checked(sender: int, array: Any) -> Point:
-    """Return the array; raise unless it is one of float64, of bytes (uint8) or of masked words (uint64)."""
-    if not isinstance(array, np.ndarray) or array.dtype not in (np.float64, np.uint8, np.uint64):
+    """Return the array; raise unless it is one of floats, of bytes (uint8) or of masked words (uint64)."""
+    if not isinstance(array, np.ndarray) or array.dtype not in (*FLOATS, np.uint8, np.uint64):
         is_array = isinstance(array, np.ndarray)
         sent = f"one of {np.asarray(array).dtype}" if is_array else f"a {type(array).__name__}"
         raise TypeError(

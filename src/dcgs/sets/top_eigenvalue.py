@@ -6,6 +6,7 @@ it may fail, if random vectors have nearly no component along the top eigenvecto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -25,7 +26,8 @@ MOST_STEPS = 40
 """The largest number of products with a block."""
 DENSE_SIDE = 2048
 """The largest side of an operator that is formed as a matrix."""
-# Random vectors in the first block, and the most vectors of a block after the first.
+# Random vectors in the first block, and the most vectors of a later block, if half of those that are near the
+# top eigenvectors are not more: with many of them, small blocks take more steps.
 _RANDOM, _BLOCK = 16, 24
 # The columns of an operator that are computed at once, and the most entries of a basis.
 _COLUMNS, _MOST_ENTRIES = 64, 1 << 24
@@ -44,7 +46,8 @@ class TopEigenvalue:
     """The search for the largest eigenvalue λ₁ of a symmetric A: ``value`` ≤ λ₁ ≤ ``bound``.
 
     ``block`` are the vectors B of the next product A B. The bound holds with probability 1 − FAILURE.
-    ``disturbance`` bounds the length of the errors of products, beyond rounding.
+    ``disturbance`` bounds the length of the errors of products, beyond rounding; ``relative`` does as a
+    multiple of λ₁. ``near`` is the number of vectors that a search began with, without random ones.
 
     Theorem. Let the columns of Ω be r independent Gaussian vectors that do not depend on A. Let Q be any
     orthonormal basis whose span contains them, T = QᵀAQ, and R = A Q − Q T. For λ above all eigenvalues of T
@@ -67,6 +70,8 @@ class TopEigenvalue:
     bound: float = np.inf
     steps: int = 0
     disturbance: float = 0.0
+    relative: float = 0.0
+    near: int = 0
 
     @classmethod
     def start(cls, near: Matrix, rng: np.random.Generator) -> TopEigenvalue:
@@ -74,7 +79,7 @@ class TopEigenvalue:
         size = len(near)
         random = rng.standard_normal((size, _RANDOM))
         block = np.linalg.qr(np.hstack([near, random]))[0]
-        return cls(block, np.empty((size, 0)), np.empty((size, 0)), random)
+        return cls(block, np.empty((size, 0)), np.empty((size, 0)), random, near=near.shape[1])
 
     @property
     def noise(self) -> float:
@@ -83,13 +88,21 @@ class TopEigenvalue:
         For there is a symmetric Δ with Δ Q = E up to the skew part of QᵀE, and ‖Δ‖ ≤ 2 ‖E‖.
         """
         rounding = len(self.basis) * EPS * max(abs(self.value), abs(self.bound))
-        return rounding + _SUMMED * self.disturbance
+        most = _SUMMED * self.relative  # λ₁ ≤ bound + disturbances + most · λ₁
+        of_products = _SUMMED * self.disturbance + most * max(0.0, self.bound)
+        return rounding + (of_products / (1.0 - most) if most < 1.0 else math.inf)
 
     @property
     def ended(self) -> bool:
         """True if the basis is complete, or as large as it may be."""
         size, count = self.basis.shape
-        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or (count + _BLOCK) * size > _MOST_ENTRIES
+        is_full = (count + self._most) * size > _MOST_ENTRIES
+        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or is_full
+
+    @property
+    def _most(self) -> int:
+        """The most vectors of a block after the first."""
+        return max(_BLOCK, self.near // 2)
 
     def add(self, image: Matrix, tolerance: float) -> None:
         """Use the product A B with the block; the bound is to be as close to the value as the tolerance."""
@@ -115,9 +128,9 @@ class TopEigenvalue:
             return self.block[:, :0]
         shift = max(tolerance, _LEAST * scale)
         weights = shift / (shift + values[-1] - values)
-        rest = np.hstack([residual @ (a * weights[:, None]), residual[:, -_BLOCK:]])
+        rest = np.hstack([residual @ (a * weights[:, None]), residual[:, -self._most :]])
         left, sizes, _ = np.linalg.svd(self._orthogonal(self._orthogonal(rest)), full_matrices=False)
-        left = left[:, sizes > _LEAST * scale][:, : min(_BLOCK, size - count)]
+        left = left[:, sizes > _LEAST * scale][:, : min(self._most, size - count)]
         return np.asarray(np.linalg.qr(self._orthogonal(left))[0])
 
     def _orthogonal(self, block: Matrix) -> Matrix:

@@ -254,13 +254,13 @@ def _cost(spec: PrivateSpec, agents: int) -> str:
     return (
         f"ε = {spec.epsilon:g} and δ = {spec.delta:g} with {len(spec.bounds.low)} features of {agents} "
         f"sites: about {rows:,.0f} rows in all are needed (a signal of {ENOUGH:.0f}). With fewer, one site "
-        "alone, without a promise, has the better model."
+        "alone, without a promise, may have the better model."
     )
 
 
 def _estimate(rows: float, spec: PrivateSpec, agents: int) -> str:
     signal = ENOUGH * rows / spec.enough_rows(agents)
-    worse = ": expect a model that is worse than that of one site alone" if signal < ENOUGH else ""
+    worse = ": expect a model that may be worse than that of one site alone" if signal < ENOUGH else ""
     return f"if all sites have as many rows as those here, the signal is {signal:.0f}{worse}."
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -17,7 +17,15 @@ from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds
 from dcgs.methods.fast.completion import Form, LocalRatings
-from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue, with_errors
+from dcgs.methods.fast.completion_gap import (
+    Command,
+    GapEstimate,
+    GapSearch,
+    ModelValue,
+    as_sent,
+    block_type,
+    with_errors,
+)
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.momentum import Momentum
 from dcgs.points import Point
@@ -90,14 +98,23 @@ class CompletionState:
     root: RootState | None = None
 
 
+def first_state(
+    agent: Agent, ratings: LocalRatings, U: Matrix, Q: Matrix, root: RootState | None = None
+) -> CompletionState:
+    """Return the state before the first step from U Vᵀ, where V are the first columns of the block Q."""
+    V = np.ascontiguousarray(Q[:, : U.shape[1]])
+    x = Iterate(U, ratings.entries.image(U, V), float(np.sum(U**2)))
+    return CompletionState(x, x, Q, V.T @ Q, agent.facts.entry_smoothness or 1.0, root=root)
+
+
 @final
 class OwnRows(Form):
     """The form for agents that share no rows."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, state: CompletionState | None = None) -> None:
         self.agent, self.ratings = agent, LocalRatings(agent, all_rows=False)
         self.entries, self.shape = self.ratings.entries, self.ratings.shape
-        self.at = agent.restore(CompletionState) or self._first_state()
+        self.at = state or agent.restore(CompletionState) or self._first_state()
         self.root = Root(agent, self.at.root)
         self._W: Matrix = np.empty((0, 0))
 
@@ -113,8 +130,7 @@ class OwnRows(Form):
         V, R = np.linalg.qr(start.V)
         U = start.rows_of(self.entries.rows) @ R.T
         Q = extended(V, min(max(_FIRST, 2 * start.rank), *self.shape))
-        x = Iterate(U, self.entries.image(U, V), float(np.sum(U**2)))
-        return CompletionState(x, x, Q, V.T @ Q, self.agent.facts.entry_smoothness or 1.0)
+        return first_state(self.agent, self.ratings, U, Q)
 
     @property
     def model(self) -> LowRank:
@@ -133,17 +149,25 @@ class OwnRows(Form):
         if theta:
             W -= theta * (before.U @ at.before)
         self._W = W
-        own = (np.asarray(G.T @ W), x.U.T @ W, before.U.T @ W, W.T @ W, GQ.T @ GQ, numbers)
+        own = (
+            as_sent(np.asarray(G.T @ W), block_type(self.agent)),
+            x.U.T @ W,
+            before.U.T @ W,
+            W.T @ W,
+            GQ.T @ GQ,
+            numbers,
+        )
         decide = partial(self.root.answer, at.Q, x.rank, theta, at.L)
         return (yield from network_answer(own, self.agent, decide))  # lines 5 and 6
 
     def gram_product(self, B: Matrix) -> Program[Value]:
         G, slope = self.ratings.gradient(self.at.x.image)
-        own = np.asarray(G.T @ (G @ B)), np.array([slope])
+        own = as_sent(np.asarray(G.T @ (G @ B)), B.dtype.type), np.array([slope])
         return (yield from network_answer(own, self.agent, self.root.certify, name="gap"))
 
     def step(self, answer: Value, is_back: bool) -> None:
         at, (numbers, Q, M, before, with_prev) = self.at, answer
+        Q = Q.astype(np.float64)
         if is_back:
             at.x, at.dot, at.judged = at.x_prev, at.x_prev.squared, np.zeros(4)
         else:
@@ -187,7 +211,8 @@ class Root:
         self.radius = agent.X.radius
         self.side = min(agent.X.shape)
         self.state = state
-        self._search = GapSearch(agent)
+        self.kind: type[np.floating[Any]] = block_type(agent)
+        self._search = GapSearch(agent, self.kind)
         self._sums: tuple[Matrix, Matrix, float] | None = None  # Zᵀ Z Q, (Z Q)ᵀ Z Q, and L
 
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
@@ -207,9 +232,12 @@ class Root:
             state.V, state.momentum = state.V_prev, Momentum()
             Q = extended(state.V, min(max(Q.shape[1], state.V.shape[1]), self.side))
             none = np.zeros((0, 0))
-            return np.array([Command.BACK, 0.0, _INCREASE * L]), Q, none, state.V.T @ Q, none
+            Q = _rounded(Q, self.kind)
+            numbers = np.array([Command.BACK, 0.0, _INCREASE * L])
+            return numbers, as_sent(Q, self.kind), none, state.V.T @ Q, none
         if ascent > 0.0:
             state.momentum = Momentum()
+        S = S.astype(np.float64)
         P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
         estimate = slope + self.radius * float(np.sqrt(max(0.0, np.linalg.eigvalsh(CG)[-1])))
         self._sums = P, C, L
@@ -237,9 +265,16 @@ class Root:
         c = onto_ball(sigma, self.radius)
         rank = int(np.count_nonzero(c))
         wanted = rank + rank // _SHARE + _SPARE if rank < len(sigma) else round(_GROWTH * rank) + _SPARE
-        Q = extended(B @ (T / sigma), min(wanted, self.side))
+        Q = _rounded(extended(B @ (T / sigma), min(wanted, self.side)), self.kind)
         V, M = Q[:, :rank], R @ (T[:, :rank] * c[:rank])
+        if self.kind is np.float32:  # V is orthonormal up to rounding: x must stay in the ball
+            M /= max(1.0, float(np.linalg.norm(V, 2)))
         numbers = np.array([Command.STEP, state.momentum.weight(), L])
-        answer = numbers, Q, M, state.V.T @ Q, state.V_prev.T @ V
+        answer = numbers, as_sent(Q, self.kind), M, state.V.T @ Q, state.V_prev.T @ V
         state.V_prev, state.V = state.V, V
         return answer
+
+
+def _rounded(Q: Matrix, kind: type[np.floating[Any]]) -> Matrix:
+    """Return Q as all agents get it."""
+    return as_sent(Q, kind).astype(np.float64)

@@ -23,6 +23,7 @@ from dcgs.link import SHORTEST_ROUND, Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
 from dcgs.methods.fast.completion import complete
+from dcgs.methods.fast.completion_home import HomeState, RowsAtHome, begins_at_home
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows
 from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
@@ -126,7 +127,7 @@ class FastDCGS(Method):
     rounds_per_iteration = 1
     certifies = True
     uses_sizes = True
-    State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
+    State = EdgesState | SumsState | SecondOrderState | HomeState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
         check_inner(self.inner, "oracle")
@@ -180,7 +181,8 @@ class FastDCGS(Method):
         link = None if self.link is None else Link.parse(self.link)
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
-            return complete(agent, OwnRows if agent.facts.separate_rows else SharedRows)
+            own = RowsAtHome if begins_at_home(agent) else OwnRows
+            return complete(agent, own if agent.facts.separate_rows else SharedRows)
         if self.form != "auto" or self.eta is not None or not agent.reliable:
             return self._program(agent, "edges" if self.form == "auto" else self.form, link)
         expected = forms_by_rounds(agent, link, may_send_hessians=self.inner == "auto")

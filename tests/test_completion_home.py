@@ -1,0 +1,240 @@
+"""Matrix completion that begins with rows solved at home: ridge regressions, gradients, the switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import dcgs
+from dcgs import Checkpoint, Lockstep, MatrixCompletion, NuclearNormBall, Objective, Status
+from dcgs.methods.certificate import GapTarget
+from dcgs.methods.fast import completion_home
+from dcgs.methods.fast.completion import LocalRatings
+from dcgs.methods.fast.completion_gap import block_type
+from dcgs.methods.fast.completion_home import RowsAtHome, RowSolver
+from problems import Array
+from reference import optimum
+from test_completion import COLUMNS, ROWS, agents, dense_pairs, wolfe_gap
+
+SHAPE, AGENTS = (210, 140), 5
+
+
+def ratings(seed: int = 0, noise: float = 0.3) -> list[Objective]:
+    """Return five agents with rows of their own, of lengths 0 to 60, some entries of which occur twice."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((SHAPE[0], 3)) @ rng.standard_normal((3, SHAPE[1]))
+    parts = []
+    for own in np.split(np.arange(SHAPE[0]), AGENTS):
+        rows = np.concatenate([np.full(rng.integers(0, 60), i) for i in own])
+        cols = rng.integers(0, SHAPE[1], len(rows))
+        values = truth[rows, cols] + noise * rng.standard_normal(len(rows))
+        parts.append(MatrixCompletion(rows, cols, values, SHAPE))
+    return parts
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, objectives: list[Objective]) -> Callable[..., Any]:
+    """Return a function that runs and returns the result, the iterations at home, and types of messages."""
+    at_home: list[int] = []
+    step = RowsAtHome.step
+
+    def counted(self: RowsAtHome, answer: Any, is_back: bool) -> None:
+        if self.steps is None and self.agent.index == 0:
+            at_home.append(1)
+        step(self, answer, is_back)
+
+    monkeypatch.setattr(RowsAtHome, "step", counted)
+
+    def run(radius: float, **rules: Any) -> tuple[dcgs.Result, int, set[str]]:
+        at_home.clear()
+        kinds: set[str] = set()
+        runtime = Lockstep(on_message=lambda *m: kinds.update(array.dtype.name for array in m[3]))
+        X = NuclearNormBall(SHAPE, radius)
+        result = dcgs.minimize(objectives, X, nx.cycle_graph(AGENTS), runtime=runtime, **rules)
+        return result, len(at_home), kinds
+
+    return run
+
+
+@pytest.mark.parametrize("radius", [60.0, 300.0, 3e4])
+@pytest.mark.parametrize(("gap", "kind"), [(1e-3, "float32"), (1e-6, "float64")])
+def test_the_gap_is_what_a_dense_spectral_norm_says(
+    radius: float, gap: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objectives = ratings()
+    result, at_home, kinds = recorded(monkeypatch, objectives)(radius, gap=gap, iterations=800, every=0)
+    assert result.status is Status.AGREED
+    assert at_home > 3
+    assert ("float32" in kinds) == (kind == "float32")
+    x = np.asarray(result.x)
+    first, last = (sum(f.value(point) for f in objectives) for point in (np.zeros(SHAPE), x))
+    assert np.linalg.norm(x, "nuc") <= radius * (1.0 + 1e-9)
+    # Where losses are nearly zero, that alone certifies; elsewhere the gap must be what was asked for.
+    exact = min(wolfe_gap(objectives, radius, x), last)
+    assert exact <= gap * (first - last) * (1.0 + 1e-9)
+    assert exact <= result.certificates["gap"][-1] * (1.0 + 1e-9) + 1e-9 * first
+
+
+@pytest.mark.parametrize("radius", [2.0, 12.0, 1e3])
+def test_small_matrices_have_the_optimum_of_a_dense_reference(
+    radius: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion_home, "SMALLEST", 1)
+    objectives, X = agents(True), NuclearNormBall((ROWS, COLUMNS), radius)
+    result = dcgs.minimize(objectives, X, nx.path_graph(4), gap=1e-6, iterations=2000, every=0)
+    assert result.status is Status.AGREED
+    _, least = optimum(dense_pairs(objectives), X)
+    value = sum(f.value(np.asarray(result.x)) for f in objectives)
+    first = sum(f.value(np.zeros((ROWS, COLUMNS))) for f in objectives)
+    # As in test_completion.py.
+    assert -1e-7 * first <= value - least <= 1.1e-6 * first
+
+
+def test_fewer_sums_are_needed_than_by_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the bytes are those of float64, which both have here."""
+    objectives = ratings()
+    run = recorded(monkeypatch, objectives)
+    monkeypatch.setattr("dcgs.methods.fast.completion_gap._PRECISE", 1.0)
+    with_rows, at_home, _ = run(60.0, gap=1e-3, every=0)
+    monkeypatch.setattr(completion_home, "SMALLEST", 1000)
+    steps, none, _ = run(60.0, gap=1e-3, every=0)
+    assert (at_home > 3, none) == (True, 0)
+    assert with_rows.rounds < steps.rounds
+
+
+def test_no_message_has_a_dimension_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides: set[int] = set()
+    runtime = Lockstep(on_message=lambda *m: sides.update(side for array in m[3] for side in array.shape))
+    X = NuclearNormBall(SHAPE, 60.0)
+    result = dcgs.minimize(ratings(), X, nx.path_graph(AGENTS), gap=1e-3, runtime=runtime, every=0)
+    assert result.status is Status.AGREED
+    assert SHAPE[1] in sides
+    assert {SHAPE[0], SHAPE[0] // AGENTS}.isdisjoint(sides)
+
+
+@pytest.mark.parametrize("done", [1, 4, 25])
+def test_a_run_that_was_stopped_goes_on_to_the_bit(done: int, tmp_path: Path) -> None:
+    objectives, X, graph = ratings(), NuclearNormBall(SHAPE, 60.0), nx.star_graph(AGENTS - 1)
+    whole = dcgs.minimize(objectives, X, graph, gap=1e-5, iterations=40)
+    dcgs.minimize(objectives, X, graph, gap=1e-5, iterations=done, checkpoint=Checkpoint(tmp_path, every=1))
+    resumed = dcgs.minimize(
+        objectives, X, graph, gap=1e-5, iterations=40, checkpoint=Checkpoint(tmp_path, resume=True)
+    )
+    assert np.asarray(resumed.x).tobytes() == np.asarray(whole.x).tobytes()
+    assert (resumed.rounds, resumed.history.mean_loss.tolist()) == (
+        whole.rounds,
+        whole.history.mean_loss.tolist(),
+    )
+
+
+def test_every_iterate_is_in_the_ball_and_all_agents_have_one_model() -> None:
+    for iterations in range(1, 12):
+        result = dcgs.minimize(
+            ratings(), NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), gap=1e-3, iterations=iterations
+        )
+        assert np.linalg.norm(np.asarray(result.x), "nuc") <= 60.0 * (1.0 + 1e-9)
+        for model in result.agents[1:]:
+            np.testing.assert_array_equal(np.asarray(model), np.asarray(result.agents[0]))
+
+
+# The pieces.
+
+
+def local(f: Objective) -> tuple[RowSolver, LocalRatings]:
+    agent: Any = type("Agent", (), {"f": f, "X": NuclearNormBall(SHAPE, 60.0)})()
+    mine = LocalRatings(agent, all_rows=False)
+    return RowSolver(agent, mine), mine
+
+
+def objective(f: Objective, mine: LocalRatings, U: Array, V: Array, mu: float) -> float:
+    return f.loss.value(mine.entries.image(U, V)) + 0.5 * mu * float(np.sum(U**2) + np.sum(V**2))
+
+
+@pytest.mark.parametrize("rank", [4, 30, 90])
+@pytest.mark.parametrize("weighted", [False, True], ids=["all weights 1", "weights"])
+def test_no_change_of_a_row_lowers_the_objective(rank: int, weighted: bool) -> None:
+    """With 4 columns rows are longer than that, with 90 shorter."""
+    rng = np.random.default_rng(3)
+    (f, *_), V, mu = ratings(), rng.standard_normal((SHAPE[1], rank)), 0.7
+    if weighted:
+        assert isinstance(f.loss, dcgs.SquaredLoss)
+        f = Objective(dcgs.WeightedLoss(f.loss, rng.uniform(0.2, 3.0, f.map.size)), f.map)
+    solver, mine = local(f)
+    U, image = solver.solved(V, mu)
+    np.testing.assert_allclose(image, mine.entries.image(U, V))
+    least = objective(f, mine, U, V, mu)
+    for _ in range(10):
+        change = rng.standard_normal(U.shape)
+        slope = objective(f, mine, U + 1e-5 * change, V, mu) - objective(f, mine, U - 1e-5 * change, V, mu)
+        assert abs(slope / 2e-5) <= 1e-5 * least  # of a quadratic function: rounding alone
+
+
+def test_the_gradient_for_v_is_that_of_the_least_objective_over_u() -> None:
+    """Variable projection: the change of the best U does not count."""
+    rng = np.random.default_rng(4)
+    f, *_ = ratings()
+    V, mu, h = rng.standard_normal((SHAPE[1], 5)), 2.0, 1e-5
+    solver, mine = local(f)
+
+    def least(V: Array) -> float:
+        return objective(f, mine, solver.solved(V, mu)[0], V, mu)
+
+    U, image = solver.solved(V, mu)
+    G, _ = mine.gradient(image)
+    grad, change = G.T @ U + mu * V, rng.standard_normal(V.shape)
+    difference = (least(V + h * change) - least(V - h * change)) / (2.0 * h)
+    np.testing.assert_allclose(np.sum(grad * change), difference, rtol=1e-6)
+    np.testing.assert_allclose(G @ V, -mu * U, atol=1e-9)  # what the estimate of the gap uses
+
+
+@pytest.mark.parametrize(
+    ("relative", "agents", "secure", "kind"),
+    [
+        (1e-3, 5, None, np.float32),
+        (1e-3, 23, None, np.float32),
+        (1e-3, 24, None, np.float64),
+        (1e-5, 5, None, np.float64),
+        (None, 5, None, np.float64),
+        (1e-3, 5, object(), np.float64),
+    ],
+)
+def test_blocks_are_short_where_rounding_is_a_small_part_of_the_gap(
+    relative: float | None, agents: int, secure: Any, kind: type
+) -> None:
+    facts: Any = type("Facts", (), {"agents": agents})()
+    agent: Any = type("Agent", (), {"facts": facts, "target": GapTarget(relative), "secure": secure})()
+    assert block_type(agent) is kind
+
+
+def test_a_start_that_is_not_zero_is_improved() -> None:
+    objectives = ratings()
+    result = dcgs.minimize(
+        objectives, NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), iterations=3, gap=0.5
+    )
+    again = dcgs.minimize(
+        objectives, NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), iterations=3, gap=1e-9, x0=result.x
+    )
+    assert again.history.mean_loss[-1] <= result.history.mean_loss[-1]
+
+
+def test_losses_that_are_not_quadratic_take_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    objectives = []
+    for f in ratings():
+        assert isinstance(f.loss, dcgs.SquaredLoss)
+        objectives.append(Objective(dcgs.HuberLoss(f.loss.target, 0.5), f.map))
+    result, at_home, _ = recorded(monkeypatch, objectives)(60.0, gap=1e-2, every=0)
+    assert (result.status, at_home) == (Status.AGREED, 0)
+
+
+def test_values_that_are_all_zero_are_certified_at_the_start() -> None:
+    objectives = [
+        MatrixCompletion(f.map.rows, f.map.cols, np.zeros(f.map.size), SHAPE)  # type: ignore[attr-defined]
+        for f in ratings()
+    ]
+    result = dcgs.minimize(objectives, NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), gap=1e-3)
+    assert result.status is Status.AGREED
+    assert result.x.rank == 0 or np.abs(np.asarray(result.x)).max() == 0.0
