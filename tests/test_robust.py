@@ -252,16 +252,14 @@ def test_five_rows_over_a_huge_ball_are_certified(
     assert summary["rounds"] <= 100
 
 
-def test_a_fit_that_makes_no_progress_ends_and_says_what_would_help(
+def test_a_fit_that_cannot_reach_its_gap_ends_soon_and_says_what_would_help(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It made no progress for 500 steps, until gradient steps helped where Newton steps stall."""
     summary = fit_logistic(tmp_path, wide_table(tmp_path, 63, 2), 3, form="newton")
-    assert summary["status"] == str(dcgs.Status.STALLED)
-    assert summary["rounds"] <= 3000
-    assert (
-        "ask for a larger gap, choose a smaller set, or scale the columns"
-        in capsys.readouterr().out.replace("\n", " ")
-    )
+    assert summary["status"] == str(dcgs.Status.ROUNDING)
+    assert summary["rounds"] <= 20
+    assert "Ask for a larger gap, or scale the data." in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_progress_is_over_only_after_500_steps_without_any() -> None:

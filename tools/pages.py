@@ -719,6 +719,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "rounds-readme": rounds_readme,
     "rounds-seeds": rounds_seeds,
     "rounds-forms": rounds_forms,
+    "rounds-forms-huber": lambda: captioned(forms_table(trials_of(record("forms-huber"))), "forms-huber"),
     "time-stop-counts": lambda: time_counts(trials(), stops=True),
     "time-counts": lambda: time_counts(trials_of(record("time")), stops=False),
     "time-table": time_table,

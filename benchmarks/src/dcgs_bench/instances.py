@@ -359,6 +359,10 @@ _REVIEWS = "Lasso of star ratings on the words of 22,641 clothing reviews, 14,67
 LARGE: tuple[Instance, ...] = (
     _row("silo-complete-10", _silo(_ALL_TEN), **_SILO),
     _row("silo-cycle-10", _silo(CYCLE), **_SILO),
+    *(
+        _row(f"huber-{scale}", huber(CYCLE, Size(4000, 20, 10), float(scale)), rounds=1000)
+        for scale in (1, 10, 100, 1000)
+    ),
     _row("silo-10", silo(CYCLE, 100_000, 300, 1e4), rounds=1000, reference=2000, time_factor=4.0),
     _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0, **_LONG),
 )

@@ -290,6 +290,8 @@ class DenseMap(MatrixMap):
         return product(r, self.A).reshape(self.shape)
 
     def gram(self, weights: Image) -> NDArray[np.float64]:
+        if weights.min(initial=0.0) < 0.0:  # a loss that is not convex
+            return np.asarray(self.A.T @ (weights[:, None] * self.A))
         scaled = np.sqrt(weights)[:, None] * self.A
         return np.asarray(scaled.T @ scaled)  # half the work of another product
 

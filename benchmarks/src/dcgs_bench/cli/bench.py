@@ -134,7 +134,7 @@ _MEASUREMENTS = (
 
 
 _GROWTH = """\
-Run FastDCGS with default settings as one quantity grows: agents (10 to 3,000), features (10³ to 10⁶), rows
+Run FastDCGS with default settings as one quantity grows: agents (10 to 10,000), features (10³ to 10⁶), rows
 of each agent, or nonzeros of each row. Print the time, the bytes of the busiest agent and the peak memory.
 Each run is a process of its own.
 """

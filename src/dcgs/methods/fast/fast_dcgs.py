@@ -187,8 +187,9 @@ class FastDCGS(Method):
             return self._program(agent, "edges" if self.form == "auto" else self.form, link)
         expected = forms_by_rounds(agent, link, may_send_hessians=self.inner == "auto")
         forms = [self._stage(agent, form, rounds, link) for form, rounds in expected.items()]
-        # Without a gap nothing says that a form takes long.
-        return in_turn(agent, forms if agent.target is not None else forms[:1])
+        # Without a gap nothing says that a form takes long; where solves call an oracle, others take longer.
+        stays = agent.target is None or (next(iter(expected)) == "newton" and not projects_cheaply(agent.X))
+        return in_turn(agent, forms[:1] if stays else forms)
 
     def _stage(self, agent: Agent, form: Form, rounds: float, link: Link | None) -> Stage:
         program = partial(self._program, form=form, link=link)
@@ -237,7 +238,7 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
 
     apart = 1.0 if sizes.alike else _APART
     gradients = (5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows) * apart
-    own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread
+    own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread * min(1.0, 5.0 * few_rows)
     without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
     knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
     hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
