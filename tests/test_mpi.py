@@ -130,7 +130,7 @@ def test_a_process_that_computes_for_longer_than_the_timeout_is_not_taken_for_de
         (
             "is stopped",
             r"agent 2 \(rank 2\) has been silent for \d+ s; see whether its machine and the link to it are "
-            r"up and start again, or allow more by MPI\(timeout=\.\.\.\)\.",
+            r"up and start again, or allow more by MPI\(timeout=\.\.\.\), in the command --timeout\.",
         ),
         (
             "is killed",

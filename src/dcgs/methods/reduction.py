@@ -215,8 +215,10 @@ def _flooded(value: Value, *, agent: Agent, answer: Callable[[Value], Value]) ->
         for j, message in inbox.items():
             shapes = [part.shape for part in message]
             if not shapes or shapes != [(*shapes[0][:1], width) for width in widths]:
+                due = ", ".join(f"(n, {width})" for width in widths)
                 raise ValueError(
-                    f"a message must have arrays of n rows, of {widths} numbers; agent {j} sent {shapes}."
+                    f"a message must be a tuple of arrays of shapes [{due}]; "
+                    f"agent {j} sent one of shapes {shapes}."
                 )
             rows = np.hstack(message)
             flood.receive(j, _after(len(rows), rows.reshape(-1)), agent.degrees)

@@ -118,7 +118,7 @@ _MEASUREMENTS = (
     ),
     _Measurement(
         "checkpoint",
-        "the share of a run's time that checkpoints take; at most 0.05 is wanted",
+        "the share of a run's time that checkpoints take",
         measurements.checkpoint_share,
         {"every": 10, "iterations": 30, "samples": 2000, "features": 10_000},
         {"what checkpoints take of a run": _CHECKPOINT},
