@@ -20,9 +20,14 @@ CASES = 30
 _KINDS = ("sums", "complete", "newton", "rows at one agent", "shared rows")
 
 
+def kind_of(number: int) -> str:
+    """Return the kind of a case."""
+    return _KINDS[number % len(_KINDS)]
+
+
 def case(number: int) -> tuple[list[dcgs.Objective], dcgs.ConvexSet, nx.Graph, dcgs.FastDCGS]:
     """Return the problem, the graph and the method of a case: a form after the other."""
-    rng, kind = np.random.default_rng(number), _KINDS[number % len(_KINDS)]
+    rng, kind = np.random.default_rng(number), kind_of(number)
     agents = int(rng.integers(3, 7))
     graph = nx.complete_graph(agents) if kind == "complete" else random_graph(rng, agents)
     if "row" in kind:

@@ -17,7 +17,7 @@ import dcgs
 from dcgs import Checkpoint
 from dcgs.run.build import JOURNAL
 from dcgs.secure.masks import CounterReuseError
-from secure_cases import CASES, case, digests, solved
+from secure_cases import CASES, case, digests, kind_of, solved
 from secure_runs import chi_square
 from test_mpi import start
 
@@ -44,8 +44,9 @@ def test_masked_runs_in_one_process_and_over_mpi_have_the_bits_of_unmasked_ones(
 
 @pytest.mark.parametrize("number", range(10))
 def test_a_masked_run_is_the_open_one_up_to_fixed_point(number: int) -> None:
-    # For this gap matrix completion sends float64; for larger ones open blocks are rounded to float32.
-    masked, plain = solved(number, True, gap=1e-5), solved(number, False, gap=1e-5)
+    # Where the gap is large, blocks of open matrix completion are rounded to float32.
+    gap = 1e-5 if "row" in kind_of(number) else 1e-3
+    masked, plain = solved(number, True, gap=gap), solved(number, False, gap=gap)
     assert (masked.status, masked.iterations) == (plain.status, plain.iterations)
     x, y = np.asarray(masked.x), np.asarray(plain.x)
     # Fixed point has 40 bits at least beyond the first numbers, and steps depend on rounding continuously.

@@ -145,8 +145,14 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     eta = _FIRST * top
     best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
     normal, useless, factor = 0.0 * x, 0, _FACTOR
+
+    def is_enough() -> bool:
+        """Return True if the lowest gap is small enough, or what rounding makes of one of 0."""
+        rounding = EPS * q.terms(best) * domain.X.diameter
+        return lowest <= max(rounding, tolerance(first - q.value(best)))
+
     for _ in range(_MOST_STEPS):
-        if lowest <= tolerance(first - q.value(best)) or useless == _USELESS:
+        if is_enough() or useless == _USELESS:
             break
         step = _Proximal(problem, x, eta)
         solution = step.minimizer(normal)
@@ -161,7 +167,7 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
         if gap < lowest:
             best, lowest = solution.x, gap
         eta = max(eta / factor, _LEAST * top)
-    if lowest <= tolerance(first - q.value(best)):
+    if is_enough():
         return best
     ahead = _over_hull(q, domain, best, lambda decrease: tolerance(first - q.value(best) + decrease))
     return ahead if domain.wolfe_gap(q, ahead) < lowest else best
