@@ -13,6 +13,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, final
@@ -263,13 +264,15 @@ def is_good(row: Mapping[str, Any]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("seeds", help="the first and the end, as in 0:2000")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="also write a row for each problem")
     args = parser.parse_args()
     rows = []
-    for seed in range(*map(int, args.seeds.split(":"))):
-        rows.append(run_seed(seed))
-        if not is_good(rows[-1]):
-            print(rows[-1], flush=True)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for row in pool.map(run_seed, range(*map(int, args.seeds.split(":")))):
+            rows.append(row)
+            if not is_good(row):
+                print(row, flush=True)
     print(f"{sum(map(is_good, rows))} of {len(rows)} certified at {GAP:.0e} within {SECONDS:g} s")
     if args.json is not None:
         made = environment(0) | {"command": f"python tests/random_problems.py {args.seeds} --json FILE"}

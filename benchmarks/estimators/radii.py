@@ -1,6 +1,6 @@
 """Measure how right the radius is that ``radius="auto"`` finds, and what finding it costs.
 
-    python benchmarks/estimators/radii.py [small] [reviews] [--seeds N] [--json F]
+    python benchmarks/estimators/radii.py [small] [reviews] [--seeds N] [--jobs N] [--json F]
 
 ``small``: problems with few rows, of seven kinds (dense, sparse, fewer rows than features, a weak signal,
 both, no signal, uneven columns and sites), for least squares and for classes, with five seeds each. The
@@ -23,7 +23,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ KINDS = {  # rows, features, nonzero coefficients, share of the variance that th
 }
 TEST, SITES = 4000, 5
 MODELS = ("lasso", "logistic")
+GRAPHS = {"cycle": nx.cycle_graph(10), "star": nx.star_graph(9)}
 
 
 def problem(kind: str, of_classes: bool, seed: int) -> tuple[Any, ...]:
@@ -100,14 +102,10 @@ def error(of_classes: bool, predictions: Any, y: Any) -> float:
     return float(log_loss(y, predictions) if of_classes else np.mean((predictions - y) ** 2))
 
 
-def small(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Compare the regret of estimators with that of pooled cross-validation on small problems."""
-    rows, names = [], ("dcgs_regret", "pooled_regret")
-    for seed, kind, of_classes in product(seeds, KINDS, (False, True)):
-        rows.append(one_small(kind, of_classes, seed))
-        yield rows[-1]
-    with_signal = [row for row in rows if row["data"] != "none"]
-    yield {
+def summary_of_small(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean regrets of all problems with a signal, and the worst of all rows."""
+    names, with_signal = ("dcgs_regret", "pooled_regret"), [row for row in rows if row["data"] != "none"]
+    return {
         "data": "all",
         "problems": len(rows),
         **{
@@ -122,7 +120,7 @@ def small(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     }
 
 
-def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
+def one_small(seed: int, kind: str, of_classes: bool) -> dict[str, Any]:
     """Return the regrets of one small problem."""
     X, y, sites, X_test, y_test = problem(kind, of_classes, seed)
     model = (DecentralizedLogisticRegression if of_classes else DecentralizedLasso)(gap=1e-3)
@@ -169,49 +167,53 @@ def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
     return X[:rows], y[:rows], X[rows:], y[rows:]
 
 
-def reviews(seeds: Sequence[int], rows: int = 6000) -> Iterator[dict[str, Any]]:
+def one_text(seed: int, name: str, graph_name: str, rows: int = 6000) -> dict[str, Any]:
     """Compare the radius that is found for texts with a fine grid, and its cost with that of one fit."""
-    found = []
-    for seed, name in product(seeds, ("womens-clothing", "mercari")):
-        X, y, X_test, y_test = texts(name, seed, rows)
-        judges = [logistic(C).fit(X, y) for C in np.logspace(-1.0, 1.5, 21)]
-        losses = [log_loss(y_test, judge.predict_proba(X_test)) for judge in judges]
-        assert losses.index(min(losses)) not in (0, len(losses) - 1), (
-            "the best penalty is outside of the grid"
-        )
-        for graph_name, graph in {"cycle": nx.cycle_graph(10), "star": nx.star_graph(9)}.items():
-            model = DecentralizedLogisticRegression(graph=graph, standardize=False)
-            sites = np.arange(rows) % 10
-            model.fit(X, y, sites=sites)
-            known = DecentralizedLogisticRegression(model.radius_, graph=graph, standardize=False)
-            known.fit(X, y, sites=sites)
-            found.append(
-                {
-                    "data": name,
-                    "graph": graph_name,
-                    "seed": seed,
-                    "features": X.shape[1],
-                    "radius": model.radius_,
-                    "loss_ratio": log_loss(y_test, model.predict_proba(X_test)) / min(losses),
-                    "no_model": log_loss(y_test, np.full(len(y_test), y.mean())) / min(losses),
-                    "rounds": model.rounds_,
-                    "rounds_ratio": model.rounds_ / known.rounds_,
-                    "bytes_ratio": model.bytes_ / known.bytes_,
-                    "megabytes": model.bytes_ / 1e6,
-                    "stopped": model.path_.stopped,
-                }
-            )
-            yield found[-1]
-    worst = {f"{name}_most": max(row[name] for row in found) for name in ("rounds_ratio", "bytes_ratio")}
-    yield {
-        "data": "all",
-        "fits": len(found),
-        "loss_ratio_most": max(row["loss_ratio"] for row in found),
-        **worst,
+    X, y, X_test, y_test = texts(name, seed, rows)
+    judges = [logistic(C).fit(X, y) for C in np.logspace(-1.0, 1.5, 21)]
+    losses = [log_loss(y_test, judge.predict_proba(X_test)) for judge in judges]
+    assert losses.index(min(losses)) not in (0, len(losses) - 1), "the best penalty is outside of the grid"
+    sites, options = np.arange(rows) % 10, {"graph": GRAPHS[graph_name], "standardize": False}
+    model = DecentralizedLogisticRegression(**options).fit(X, y, sites=sites)
+    known = DecentralizedLogisticRegression(model.radius_, **options).fit(X, y, sites=sites)
+    return {
+        "data": name,
+        "graph": graph_name,
+        "seed": seed,
+        "features": X.shape[1],
+        "radius": model.radius_,
+        "loss_ratio": log_loss(y_test, model.predict_proba(X_test)) / min(losses),
+        "no_model": log_loss(y_test, np.full(len(y_test), y.mean())) / min(losses),
+        "rounds": model.rounds_,
+        "rounds_ratio": model.rounds_ / known.rounds_,
+        "bytes_ratio": model.bytes_ / known.bytes_,
+        "megabytes": model.bytes_ / 1e6,
+        "stopped": model.path_.stopped,
     }
 
 
-RUNS = {"small": small, "reviews": reviews}
+def summary_of_texts(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the worst of all rows."""
+    worst = {f"{name}_most": max(row[name] for row in rows) for name in ("rounds_ratio", "bytes_ratio")}
+    loss = max(row["loss_ratio"] for row in rows)
+    return {"data": "all", "fits": len(rows), "loss_ratio_most": loss, **worst}
+
+
+RUNS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Any]], Any]] = {
+    "small": (one_small, summary_of_small, (KINDS, (False, True))),
+    "reviews": (one_text, summary_of_texts, (("womens-clothing", "mercari"), GRAPHS)),
+}
+
+
+def run(name: str, seeds: Sequence[int], jobs: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all problems in their order, then that of their means and the worst."""
+    one, summary, of_each_seed = RUNS[name]
+    with ProcessPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(one, *case) for case in product(seeds, *of_each_seed)]
+        for case in waiting:
+            yield case.result()
+    yield summary([case.result() for case in waiting])
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
@@ -220,12 +222,13 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", help=f"some of {list(RUNS)}; all by default")
     parser.add_argument("--seeds", type=int, default=5, help="how many problems of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     args = parser.parse_args()
     about = environment(0) | {"command": " ".join(["python", *sys.argv])}
     found = []
     for chosen in args.names or RUNS:
-        for row in RUNS[chosen](range(args.first, args.first + args.seeds)):
+        for row in run(chosen, range(args.first, args.first + args.seeds), args.jobs):
             found.append(row)
             shown = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
             print(shown, flush=True)
