@@ -26,9 +26,9 @@ MOST_STEPS = 40
 """The largest number of products with a block."""
 DENSE_SIDE = 2048
 """The largest side of an operator that is formed as a matrix."""
-# Random vectors in the first block, and the most vectors of a later block, if half of those that are near the
-# top eigenvectors are not more: with many of them, small blocks take more steps.
-_RANDOM, _BLOCK = 16, 24
+# The fewest and the most random vectors in the first block: as many as there are vectors near the top
+# eigenvectors. With more of them, later blocks are larger and the bound is closer after fewer steps.
+_RANDOM, _MOST_RANDOM = 24, 64
 # The columns of an operator that are computed at once, and the most entries of a basis.
 _COLUMNS, _MOST_ENTRIES = 64, 1 << 24
 # Residuals below this share of the largest Ritz value are rounding error.
@@ -77,7 +77,7 @@ class TopEigenvalue:
     def start(cls, near: Matrix, rng: np.random.Generator) -> TopEigenvalue:
         """Return a search that starts with vectors expected to be near the top eigenvectors, and with Ω."""
         size = len(near)
-        random = rng.standard_normal((size, _RANDOM))
+        random = rng.standard_normal((size, min(max(_RANDOM, near.shape[1]), _MOST_RANDOM)))
         block = np.linalg.qr(np.hstack([near, random]))[0]
         return cls(block, np.empty((size, 0)), np.empty((size, 0)), random, near=near.shape[1])
 
@@ -102,7 +102,7 @@ class TopEigenvalue:
     @property
     def _most(self) -> int:
         """The most vectors of a block after the first."""
-        return max(_BLOCK, self.near // 2)
+        return max(self.random.shape[1], self.near // 2)
 
     def add(self, image: Matrix, tolerance: float) -> None:
         """Use the product A B with the block; the bound is to be as close to the value as the tolerance."""

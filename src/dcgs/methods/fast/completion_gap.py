@@ -131,6 +131,12 @@ class GapSearch:
         self._search = at, gap, search
         return np.array([Command.CERTIFY], dtype=np.float64), as_sent(search.block, self._kind)
 
+    def judge(self, at: ModelValue, noise: float) -> None:
+        """Take what is now known of the model whose gap is searched for, and the noise of ∇f."""
+        assert self._search is not None
+        _, gap, search = self._search
+        self._search = at, gap._replace(noise=noise), search
+
     def proceed(self, total: Value, bounds: Bounds, error: float = 0.0) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
 

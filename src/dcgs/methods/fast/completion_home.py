@@ -5,9 +5,11 @@ and μ (variable projection). One sum has the gradient for V, and products of G�
 vectors, of which those with singular values above μ become columns of V; G is the gradient of f. The root
 takes L-BFGS steps for V, and Newton steps for log μ, by which ‖x‖_* becomes the radius.
 
-This is how a run begins whose start is zero. It certifies nothing: when the gap seems small enough, or falls
-no more, the steps of ``completion_own.py`` go on from its model, which prove what they find. The line numbers
-are those of the box "Rows solved at home" in docs/completion.md.
+This is how a run begins whose start is zero. When the gap seems small enough the agents compute it. The model
+is s x, which is in the ball, but the lower bound of f* is the tangent plane at x, whose nuclear norm is not
+quite the radius: so an error of ‖x‖_* counts by its square only. If the gap falls no more, the steps of
+``completion_own.py`` go on from the model. The line numbers are those of the box "Rows solved at home" in
+docs/completion.md.
 """
 
 from __future__ import annotations
@@ -23,8 +25,17 @@ from scipy.linalg.lapack import dposv
 
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
+from dcgs.methods.certificate import UNKNOWN, Bounds
 from dcgs.methods.fast.completion import Form, LocalRatings
-from dcgs.methods.fast.completion_gap import Command, as_sent, block_type
+from dcgs.methods.fast.completion_gap import (
+    Command,
+    GapEstimate,
+    GapSearch,
+    ModelValue,
+    as_sent,
+    block_type,
+    with_errors,
+)
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows, RootState, first_state
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.points import EPS, Point
@@ -39,12 +50,12 @@ SMALLEST = 128
 _MEMORY, _MOST_ENTRIES = 20, 1 << 26
 # A block E has rank // _SHARE vectors and at least _LEAST; as many as the rank if a share _GROWTH was needed.
 _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
-# The curvature of a direction that V and E do not have, as a share of μ. That of E is multiplied by _BLOCK,
-# and at least a share _FLATTEST of μ.
-_REST, _BLOCK, _FLATTEST = 0.7, 2.0, 0.02
-# The gap that seems to be there must be below this share of the target. Targets below _SMALL, as shares of
-# the decrease, are left to the steps. The gap must fall by a tenth in _PATIENCE sums.
-_LIKELY, _SMALL, _PATIENCE = 0.9, 1e-4, 8
+# The curvature of a direction that V and E do not have, as a share of μ. That of all others grows by a share of
+# μ, _DAMPING times the largest |σ²/μ² − 1| of a singular value σ in the span of V, which is zero at an optimum.
+_REST, _DAMPING = 0.7, 2.0
+# Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
+# _PATIENCE sums.
+_SMALL, _PATIENCE = 1e-4, 8
 # Vectors of the first block with singular values above this multiple of μ begin as columns of V.
 _USED = 1.0
 # A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps, as for large radii.
@@ -78,7 +89,8 @@ class HomeRoot:
 
     ``half`` has half the sums of second derivatives of the entries of each column. ``density`` relates the
     curvature of a column to UᵀU: rows with many entries have a larger share of its entries. ``least`` is the
-    smallest gap so far as a share of the decrease, and ``since`` the number of sums after it.
+    smallest gap so far as a share of the decrease, and ``since`` the number of sums after it. ``trust`` is how
+    far estimates of the gap were off, and ``bounds`` has the best lower bound of f*.
     """
 
     half: Point
@@ -88,6 +100,8 @@ class HomeRoot:
     changes: list[Matrix] = field(default_factory=list)
     least: float = math.inf
     since: int = 0
+    trust: float = 1.0
+    bounds: Bounds = field(default_factory=Bounds)
 
     def forget(self, kept: int) -> None:
         """Keep the last pairs only."""
@@ -137,6 +151,7 @@ class RowsAtHome(Form):
         self.at, self.steps = saved.rows, saved.steps and OwnRows(agent, saved.steps)
         self.root = Root(agent, self.at.root if self.at else None)
         self._U: Matrix = np.empty((0, 0))
+        self._image, self._scale = np.empty(0), 1.0
 
     def _first_state(self) -> RowsState:
         rows, columns = len(self.ratings.entries.rows), self.ratings.shape[1]
@@ -164,19 +179,22 @@ class RowsAtHome(Form):
     def products(self) -> Program[Value]:
         if self.at is not None:
             answer = yield from self._sum(self.at)
-            if Command(int(answer[0][0])) is not Command.SWITCH:
+            command, self._scale = Command(int(answer[0][0])), float(answer[0][2])
+            if command is Command.CERTIFY:
+                self.at.U, self.at.V = self._scale * self._U, self.at.trial
+            if command is not Command.SWITCH:
                 return answer
-            self._switch(self.at, float(answer[0][2]))
+            self._switch(self.at, self._scale)
         assert self.steps is not None
         return (yield from self.steps.products())
 
     def _sum(self, at: RowsState) -> Program[Value]:
         """Return the answer of the root to the products at U Vᵀ, with the best U for V and μ."""
         kind, V, E = block_type(self.agent), at.trial, at.block
-        self._U, image = self.solver.solved(V, at.mu)
-        G, _ = self.ratings.gradient(image)
+        self._U, self._image = self.solver.solved(V, at.mu)
+        G, _ = self.ratings.gradient(self._image)
         products = as_sent(np.hstack([G.T @ self._U, G.T @ (G @ E)]), kind)
-        numbers = self.solver.numbers(image)
+        numbers = self.solver.numbers(self._image)
         own: Value = products, (self._U.T @ self._U)[np.triu_indices(V.shape[1])], numbers
         if V.shape[1] == 0:
             own = *own, self.solver.of_columns
@@ -184,8 +202,18 @@ class RowsAtHome(Form):
         return (yield from network_answer(own, self.agent, decide, name="rows"))
 
     def gram_product(self, B: Matrix) -> Program[Value]:
-        assert self.steps is not None
-        return (yield from self.steps.gram_product(B))
+        if self.steps is not None:
+            return (yield from self.steps.gram_product(B))
+        # The model is s x; the gradient G is that at x, and f(s x) − f(x) is added to ⟨G, x⟩.
+        assert self.at is not None
+        scale, f = self._scale, self.agent.f
+        x = LowRank(self._U, self.at.trial, self.ratings.shape, self.ratings.entries.rows)
+        G, slope = self.ratings.gradient(self._image)
+        fall, error = f.loss.decrease(self._image, scale * self._image)
+        numbers = self.ratings.numbers(self.model, scale * self._image)
+        numbers[3] = max(1.0, 1.0 / scale) * f.grad_error(x, self._image)
+        own = as_sent(np.asarray(G.T @ (G @ B)), B.dtype.type), np.array([slope - fall + error]), numbers
+        return (yield from network_answer(own, self.agent, self.root.certify, name="gap"))
 
     def step(self, answer: Value, is_back: bool) -> None:
         if self.steps is not None:
@@ -291,6 +319,8 @@ class Root:
         assert isinstance(agent.X, NuclearNormBall)
         self.agent, self.state = agent, state
         self.radius, self.side = agent.X.radius, min(agent.X.shape)
+        self._search = GapSearch(agent, block_type(agent))
+        self._here: tuple[_Here, bool] | None = None
 
     def answer(self, V: Matrix, E: Matrix, mu: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; V, E and μ are those they were made with."""
@@ -326,27 +356,43 @@ class Root:
 
     def _next(self, state: HomeRoot, V: Matrix, E: Matrix, mu: float, sums: _Sums) -> Value:
         """Return the next V, μ and E, or the end of this part of the run; lines 6 to 9."""
-        last, (orthonormal, R) = state.last, np.linalg.qr(V)
-        sizes = np.sqrt(np.maximum(np.linalg.eigvalsh(R @ sums.gram @ R.T), 0.0))
-        norm = float(sizes.sum())
-        weight, value = 0.5 * float(np.trace(sums.gram) + np.sum(V**2)), sums.slope + sums.size
-        if not (norm > 0.0 and sums.size > 0.0):
+        here = _Here.of(V, E, mu, sums, self.radius)
+        if here is None:
             return (np.array([Command.SWITCH, mu, 0.0]),)
-        bound_of_norm = norm + len(sizes) * math.sqrt(EPS) * float(sizes.max())
-        scale = min(self.radius / bound_of_norm, -sums.slope / (2.0 * sums.size))
-        sigma, R_E = _ritz(E, sums.products)
-        vectors, images = E @ R_E, sums.products @ R_E
-        gap = self._gap(orthonormal, R, sums, mu, vectors, images, scale)
-        is_worse = last is not None and value + mu * weight > last.most(mu)
-        is_far = scale < _FAR
-        if is_far or self._is_over(state, gap, is_worse):
-            return (np.array([Command.SWITCH, mu, 0.0 if is_far else scale]),)
+        last = state.last
+        is_worse = last is not None and here.value + mu * here.weight > last.most(mu)
+        is_far = here.scale < _FAR
+        if is_far or self._is_over(state, here.gap, is_worse):
+            return (np.array([Command.SWITCH, mu, 0.0 if is_far else here.scale]),)
+        self._here = here, is_worse
+        at = ModelValue(-here.fall, 0.0, UNKNOWN, at_start=False)
+        near = np.hstack([here.basis, here.vectors])
+        begun = self._search.begin(at, GapEstimate(here.gap * here.fall, 0.0, state.trust), near)
+        if begun is None:
+            return self._step(state)
+        return np.array([Command.CERTIFY, mu, here.scale]), begun[1]
+
+    def certify(self, total: Value) -> Value:
+        """Return the next block of the certificate, or what follows from the gap at the scaled x."""
+        state, (image, slope, numbers) = self.state, total
+        assert state is not None
+        value, error, above, noise = with_errors(numbers, self.agent.sum_error(2))
+        self._search.judge(ModelValue(value, error, above, at_start=False), noise)
+        answer, ratio = self._search.proceed((image, slope), state.bounds)
+        state.trust = max(state.trust, ratio)
+        return answer or self._step(state)
+
+    def _step(self, state: HomeRoot) -> Value:
+        """Return the next V, μ and E."""
+        assert self._here is not None
+        (here, is_worse), last = self._here, state.last
+        V, E, mu, sums, sigma = here.V, here.E, here.mu, here.sums, here.sigma
         if is_worse:  # half of the step
             assert last is not None
             last.step = 0.5 * last.step
             state.forget(5)
             V = last.V - last.step
-            return self._answer(mu, scale, V, self._beside(E, V, E.shape[1]))
+            return self._answer(mu, here.scale, V, self._beside(E, V, E.shape[1]))
         if last is not None:
             old = last.V.any(axis=0)  # new columns have no gradient at the last point
             moved, change = (V - last.V) * old, (sums.grad - last.grad - (mu - last.mu) * last.V) * old
@@ -354,20 +400,19 @@ class Root:
                 most = min(_MEMORY, 1 + _MOST_ENTRIES // (2 * V.size)) - 1
                 state.forget(min(most, len(state.steps)))
                 state.steps, state.changes = [*state.steps, moved], [*state.changes, change]
-        new = self._weight(V, mu, norm, gap, sums)
+        new = self._weight(here)
         if abs(math.log(new / mu)) >= 0.1:
             state.forget(0)
         count = min(int(np.count_nonzero(sigma > new)), self.side - V.shape[1])
-        lengths = _lengths(state, vectors[:, :count], np.maximum(sigma[:count], 1.02 * new), new)
-        added = vectors[:, :count] * lengths
-        metric = _Metric.of(state, V, sums.gram, vectors, sigma, new)
-        step = _direction(sums.grad + (new - mu) * V, state, metric)
+        lengths = _lengths(state, here.vectors[:, :count], np.maximum(sigma[:count], 1.02 * new), new)
+        added = here.vectors[:, :count] * lengths
+        step = _direction(sums.grad + (new - mu) * V, state, _Metric.of(state, here, new))
         zeros = np.zeros_like(added)
         state.last = Last(
             np.hstack([V, zeros]),
             np.hstack([sums.grad, zeros]),
-            value,
-            weight,
+            here.value,
+            here.weight,
             mu,
             np.hstack([step, -added]),
         )
@@ -376,47 +421,26 @@ class Root:
         V = state.last.V - state.last.step
         is_short = bool(count >= _GROWTH * len(sigma))
         state.since = 0 if count else state.since
-        return self._answer(new, scale, V, self._beside(images[:, count:], V, self._spare(V, is_short)))
-
-    def _gap(
-        self,
-        orthonormal: Matrix,
-        R: Matrix,
-        sums: _Sums,
-        mu: float,
-        vectors: Matrix,
-        images: Matrix,
-        scale: float,
-    ) -> float:
-        """Return about the Wolfe gap at the scaled x, as a share of its decrease.
-
-        σ₁ of G is that in the span of V and E: rows that are solved give G V = −μ U.
-        """
-        inverse = np.linalg.pinv(R, rcond=1e-6)
-        inner = mu**2 * (inverse.T @ sums.gram @ inverse)
-        across = orthonormal.T @ images
-        whole = np.block([[inner, across], [across.T, vectors.T @ images]])
-        top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(0.5 * (whole + whole.T))[-1])))
-        fall = -scale * (sums.slope + scale * sums.size)
-        slope = scale * (sums.slope + 2.0 * scale * sums.size)
-        return (slope + self.radius * top) / fall if fall > 0.0 else math.inf
+        E = self._beside(here.images[:, count:], V, self._spare(V, is_short))
+        return self._answer(new, here.scale, V, E)
 
     def _is_over(self, state: HomeRoot, gap: float, is_worse: bool) -> bool:
-        """Return True if the gap seems small enough, or falls no more."""
-        target = self.agent.target
-        wanted = max(_SMALL, (target and target.relative) or 0.0)
+        """Return True if the gap is left to the steps, or falls no more."""
+        relative = (self.agent.target and self.agent.target.relative) or 0.0
         state.since += 1
         if gap < 0.9 * state.least and not is_worse:
             state.least, state.since = gap, 0
-        return gap <= _LIKELY * wanted or state.since > (2 * _PATIENCE if is_worse else _PATIENCE)
+        is_small = relative < _SMALL and gap <= _SMALL
+        return is_small or state.since > (2 * _PATIENCE if is_worse else _PATIENCE)
 
-    def _weight(self, V: Matrix, mu: float, norm: float, gap: float, sums: _Sums) -> float:
+    def _weight(self, here: _Here) -> float:
         """Return the μ for which ‖x‖_* is about the radius: a Newton step for log μ, if that is far off."""
-        squared = float(np.sum(sums.gram * (V.T @ V)))
-        rank = len(sums.gram)
-        response = max(1.0, 0.75 * mu * rank * squared / (sums.size * norm))  # −d log ‖x‖_* / d log μ
-        ratio = math.log(norm / self.radius)
-        if abs(ratio) < 0.3 * min(0.03, max(gap, 2e-4)):
+        V, mu, gram = here.V, here.mu, here.sums.gram
+        squared, rank = float(np.sum(gram * (V.T @ V))), len(gram)
+        # −d log ‖x‖_* / d log μ
+        response = max(1.0, 0.75 * mu * rank * squared / (here.sums.size * here.norm))
+        ratio = math.log(here.norm / self.radius)
+        if abs(ratio) < 0.3 * min(0.03, max(here.gap, 2e-4)):
             return mu
         return mu * math.exp(min(0.7, max(-0.7, ratio / response)))
 
@@ -443,11 +467,75 @@ class Root:
 
 @final
 @dataclass(frozen=True, eq=False)
+class _Here:
+    """What follows from the sums at x = U Vᵀ: the scale s, f(0) − f(s x), the gap, and singular values of G.
+
+    ``vectors`` span E, with the singular values ``sigma`` of G, largest first, and ``images`` GᵀG times them.
+    ``basis`` are orthonormal vectors that span V; there all |σ²/μ² − 1| are at most ``spread``. The gap is a
+    share of the decrease.
+    """
+
+    V: Matrix
+    E: Matrix
+    mu: float
+    sums: _Sums
+    norm: float
+    weight: float
+    scale: float
+    fall: float
+    gap: float
+    basis: Matrix
+    spread: float
+    sigma: Point
+    vectors: Matrix
+    images: Matrix
+
+    @property
+    def value(self) -> float:
+        """f(x) − f(0)."""
+        return self.sums.slope + self.sums.size
+
+    @classmethod
+    def of(cls, V: Matrix, E: Matrix, mu: float, sums: _Sums, radius: float) -> _Here | None:
+        """Return what follows from the sums, or None if x is zero.
+
+        The gap is that of s x by the tangent plane of f at x: f(s x) − f(x) + ⟨G, x⟩ + radius · σ₁, where σ₁
+        is that in the span of V and E. Rows that are solved give G V = −μ U.
+        """
+        basis, R = np.linalg.qr(V)
+        sizes = np.sqrt(np.maximum(np.linalg.eigvalsh(R @ sums.gram @ R.T), 0.0))
+        norm = float(sizes.sum())
+        if not (norm > 0.0 and sums.size > 0.0):
+            return None
+        scale = min(
+            radius / (norm + len(sizes) * math.sqrt(EPS) * float(sizes.max())),
+            -sums.slope / (2.0 * sums.size),
+        )
+        sigma, rotation = _ritz(E, sums.products)
+        vectors, images = E @ rotation, sums.products @ rotation
+        inverse = np.linalg.pinv(R, rcond=1e-6)
+        inner, across = mu**2 * (inverse.T @ sums.gram @ inverse), basis.T @ images
+        whole = np.block([[inner, across], [across.T, vectors.T @ images]])
+        top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(0.5 * (whole + whole.T))[-1])))
+        fall = -scale * (sums.slope + scale * sums.size)
+        gap = sums.size - fall + radius * top
+        spread = float(np.max(np.abs(np.linalg.eigvalsh(0.5 * (inner + inner.T)) / mu**2 - 1.0)))
+        weight = 0.5 * float(np.trace(sums.gram) + np.sum(V**2))
+        gap = gap / fall if fall > 0.0 else math.inf
+        return cls(
+            V, E, mu, sums, norm, weight, scale, fall, gap, basis, spread, sigma, vectors, images
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class _Metric:
     """The preconditioner of L-BFGS: about the second derivatives for V, in the basis of its singular vectors.
 
-    Those of direction w for the column √σ v are 2 c σ + (μ² − s²)/μ, with the curvature c of the entries of
-    w, and s = ‖G w‖, which is known for w in E only. Within the span of V they are c σ + μ.
+    They are those of a matrix all of whose entries have a curvature c, at an optimum (docs/completion.md): of
+    directions v_j of V for the column √σ_k v_k, c μ (σ_j + σ_k) (1/(c σ_j + μ) + 1/(c σ_k + μ)); of a direction
+    w beside V, c σ_k + μ − s²/(c σ_k + μ), with s = ‖G w‖, which is known for w in E only. Here c is the mean
+    curvature of the entries of v_j and v_k, or of w.
     """
 
     left: Matrix
@@ -458,20 +546,20 @@ class _Metric:
     beyond: Matrix
 
     @classmethod
-    def of(
-        cls, state: HomeRoot, V: Matrix, gram: Matrix, vectors: Matrix, sigma: Point, mu: float
-    ) -> _Metric:
-        left, lengths, right = np.linalg.svd(V, full_matrices=False)
+    def of(cls, state: HomeRoot, here: _Here, mu: float) -> _Metric:
+        left, lengths, right = np.linalg.svd(here.V, full_matrices=False)
         squares, curved = lengths**2, 2.0 * state.density
-        of_left, of_vectors = curved * (state.half @ left**2), curved * (state.half @ vectors**2)
-        mean = 0.25 * (of_left[:, None] + of_left) * (squares[:, None] + squares)
-        flat = _BLOCK * np.maximum((mu**2 - np.minimum(sigma, mu) ** 2) / mu, _FLATTEST * mu)
+        of_left, of_vectors = curved * (state.half @ left**2), curved * (state.half @ here.vectors**2)
+        damping = min(1.0, _DAMPING * here.spread) * mu
+        c = 0.5 * (of_left[:, None] + of_left)
+        inverse = 1.0 / (c * squares[:, None] + mu) + 1.0 / (c * squares + mu)
+        stiff = of_vectors[:, None] * squares + mu
         return cls(
             left,
             right.T,
-            vectors,
-            mean + mu,
-            flat[:, None] + of_vectors[:, None] * squares,
+            here.vectors,
+            c * mu * (squares[:, None] + squares) * inverse + damping,
+            stiff - np.minimum(here.sigma, mu)[:, None] ** 2 / stiff + damping,
             curved * state.half[:, None] * squares + _REST * mu,
         )
 
