@@ -137,6 +137,12 @@ class GapSearch:
         _, gap, search = self._search
         self._search = at, gap._replace(noise=noise), search
 
+    def found(self, known: int) -> tuple[Matrix, Matrix]:
+        """Return the vectors of the search beside the first ones, which are known, and GᵀG times them."""
+        assert self._search is not None
+        search = self._search[2]
+        return search.basis[:, known:], search.images[:, known:]
+
     def proceed(self, total: Value, bounds: Bounds, error: float = 0.0) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
 
@@ -159,7 +165,8 @@ class GapSearch:
         found = CertifiedGap(gap, at.decrease, noise, at.at_start)
         bounds.add_wolfe(found, at.error)
         best = bounds.best(found, self.target)
-        is_over = least > threshold or gap - least <= _ACCURACY * threshold or search.ended
+        is_close = gap - least <= max(_ACCURACY * threshold, noise)
+        is_over = least > threshold or is_close or search.ended
         if not (is_over or self.target.ends(best)):
             return (np.array([Command.CERTIFY], dtype=np.float64), as_sent(search.block, self._kind)), 1.0
         known = least if least > threshold else gap

@@ -15,7 +15,7 @@ docs/completion.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, final
 
@@ -51,8 +51,10 @@ _MEMORY, _MOST_ENTRIES = 20, 1 << 26
 # A block E has rank // _SHARE vectors and at least _LEAST; as many as the rank if a share _GROWTH was needed.
 _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
 # The curvature of a direction that V and E do not have, as a share of μ. That of all others grows by a share of
-# μ, _DAMPING times the largest |σ²/μ² − 1| of a singular value σ in the span of V, which is zero at an optimum.
-_REST, _DAMPING = 0.7, 2.0
+# μ, _DAMPING times the root mean square of σ²/μ² − 1 in the span of V, which is zero at an optimum.
+_REST, _DAMPING = 0.7, 12.0
+# After a certificate that failed, estimates of the gap count as too small by this factor.
+_DOUBT = 1.2
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
 # _PATIENCE sums.
 _SMALL, _PATIENCE = 1e-4, 8
@@ -378,9 +380,14 @@ class Root:
         assert state is not None
         value, error, above, noise = with_errors(numbers, self.agent.sum_error(2))
         self._search.judge(ModelValue(value, error, above, at_start=False), noise)
-        answer, ratio = self._search.proceed((image, slope), state.bounds)
-        state.trust = max(state.trust, ratio)
-        return answer or self._step(state)
+        answer, _ = self._search.proceed((image, slope), state.bounds)
+        if answer is not None:
+            return answer
+        state.trust *= _DOUBT
+        assert self._here is not None
+        here, is_worse = self._here
+        self._here = here.beside(*self._search.found(here.V.shape[1])), is_worse
+        return self._step(state)
 
     def _step(self, state: HomeRoot) -> Value:
         """Return the next V, μ and E."""
@@ -471,8 +478,8 @@ class _Here:
     """What follows from the sums at x = U Vᵀ: the scale s, f(0) − f(s x), the gap, and singular values of G.
 
     ``vectors`` span E, with the singular values ``sigma`` of G, largest first, and ``images`` GᵀG times them.
-    ``basis`` are orthonormal vectors that span V; there all |σ²/μ² − 1| are at most ``spread``. The gap is a
-    share of the decrease.
+    ``basis`` are orthonormal vectors that span V; ``spread`` is the root mean square of σ²/μ² − 1 there. The
+    gap is a share of the decrease.
     """
 
     V: Matrix
@@ -494,6 +501,12 @@ class _Here:
     def value(self) -> float:
         """f(x) − f(0)."""
         return self.sums.slope + self.sums.size
+
+    def beside(self, E: Matrix, products: Matrix) -> _Here:
+        """Return the same with the top singular vectors in the span of another E, as many as there were."""
+        sigma, rotation = _ritz(E, products)
+        kept = rotation[:, : max(len(self.sigma), int(np.count_nonzero(sigma > self.mu)))]
+        return replace(self, sigma=sigma[: kept.shape[1]], vectors=E @ kept, images=products @ kept)
 
     @classmethod
     def of(cls, V: Matrix, E: Matrix, mu: float, sums: _Sums, radius: float) -> _Here | None:
@@ -519,7 +532,7 @@ class _Here:
         top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(0.5 * (whole + whole.T))[-1])))
         fall = -scale * (sums.slope + scale * sums.size)
         gap = sums.size - fall + radius * top
-        spread = float(np.max(np.abs(np.linalg.eigvalsh(0.5 * (inner + inner.T)) / mu**2 - 1.0)))
+        spread = math.sqrt(float(np.mean((np.linalg.eigvalsh(0.5 * (inner + inner.T)) / mu**2 - 1.0) ** 2)))
         weight = 0.5 * float(np.trace(sums.gram) + np.sum(V**2))
         gap = gap / fall if fall > 0.0 else math.inf
         return cls(
