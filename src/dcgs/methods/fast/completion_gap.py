@@ -1,25 +1,29 @@
 """The certificate of FastDCGS for matrix completion: the root finds the Wolfe gap at x from products with ∇f.
 
-The gap is ⟨∇f(x), x⟩ + radius · σ₁(∇f(x)). The agents multiply the gradient with blocks of vectors, and the
+The gap is ⟨∇f(x), x⟩ + radius · σ₁(∇f(x)). The agents multiply the gradient G with blocks of vectors, and the
 root finds an upper bound of the spectral norm σ₁ by block Lanczos steps. It holds with probability 1 − 1e-10:
-see :class:`~dcgs.sets.top_eigenvalue.TopEigenvalue`.
+see :class:`~dcgs.sets.top_eigenvalue.TopEigenvalue`. Where rows are apart and the matrix has few columns, the
+agents send GᵀG instead, in one sum.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple, final
 
 import numpy as np
+import scipy.sparse as sp
 
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget, gap_noise
-from dcgs.methods.reduction import Value
+from dcgs.methods.reduction import Value, network_answer
 from dcgs.points import EPS, Point, content_rng
+from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
-from dcgs.sets.top_eigenvalue import TopEigenvalue
+from dcgs.sets.top_eigenvalue import TopEigenvalue, largest_eigenvalue
 
 # An estimate of the gap must be below this share of the target before the gap is computed.
 _LIKELY = 0.9
@@ -28,6 +32,10 @@ _MOST_TRUST = 100.0
 # The error of the gap that is aimed at, as a share of what would still do; and an error that needs no
 # improvement, as a share of the target.
 _SHARE, _ACCURACY = 0.5, 0.01
+# GᵀG is sent whole if its triangle has at most so many times the numbers of so many products, up and down.
+_WHOLE, _PRODUCTS = 1.5, 5
+# Rows of GᵀG that are computed at once, and power steps for its top vectors.
+_ROWS, _POWERS = 256, 4
 # Blocks are float32 if the gap asked for is at least this multiple of the number of agents and two more.
 _PRECISE = 4e-5
 # The relative rounding error of a number in float32.
@@ -93,18 +101,67 @@ class GapEstimate(NamedTuple):
     trust: float
 
 
+def packed_gram(G: sp.csr_array, kind: type[np.floating[Any]]) -> Point:
+    """Return the upper triangle of GᵀG, row by row, as it is sent."""
+    side, transposed = G.shape[1], G.T.tocsr()
+    packed, at = np.empty(side * (side + 1) // 2, dtype=kind), 0
+    for start in range(0, side, _ROWS):
+        for i, row in enumerate((transposed[start : start + _ROWS] @ G).toarray(), start):
+            packed[at : at + side - i] = row[i:]
+            at += side - i
+    sent: Any = packed
+    return np.asarray(sent)
+
+
+def gram_products(G: sp.csr_array, B: Matrix) -> Point:
+    """Return GᵀG B as it is sent; the triangle of GᵀG if B has no columns."""
+    if B.shape[1] == 0:
+        return packed_gram(G, B.dtype.type)
+    return as_sent(np.asarray(G.T @ (G @ B)), B.dtype.type)
+
+
+def gap_answer(own: Value, agent: Agent, certify: Callable[[Value], Value]) -> Program[Value]:
+    """Return the answer of the root to products for the gap. Those to GᵀG itself are short."""
+    is_whole = own[0].ndim == 1
+    name = "gram" if is_whole else "gap"
+    return (yield from network_answer(own, agent, certify, sparse_answer=is_whole, name=name))
+
+
+def _unpacked(packed: Point, side: int) -> Matrix:
+    """Return the symmetric matrix with this upper triangle."""
+    A, at = np.zeros((side, side)), 0
+    for i in range(side):
+        A[i, i:] = A[i:, i] = packed[at : at + side - i]
+        at += side - i
+    return A
+
+
+class _Found(NamedTuple):
+    """What a search knows: a lower bound and an upper bound of σ₁², and the error of the latter."""
+
+    value: float
+    bound: float
+    noise: float
+
+
 @final
 class GapSearch:
-    """The search for the gap at one x. Only the root has one. ``kind`` is the type of blocks in messages."""
+    """The search for the gap at one x. Only the root has one. ``kind`` is the type of blocks in messages.
 
-    def __init__(self, agent: Agent, kind: type[np.floating[Any]] = np.float64) -> None:
+    GᵀG may be asked for whole if every row is ``with_one`` agent: it is then the sum of the agents' own.
+    """
+
+    def __init__(
+        self, agent: Agent, kind: type[np.floating[Any]] = np.float64, with_one: bool = False
+    ) -> None:
         assert isinstance(agent.X, NuclearNormBall)
         self.agent = agent
         self.radius = agent.X.radius
         self.target = agent.target or GapTarget()
-        self._kind = kind
+        self._kind, self._with_one = kind, with_one
         self._rounding = (agent.facts.agents + 2) * _ROUNDING if kind is np.float32 else 0.0
         self._search: tuple[ModelValue, GapEstimate, TopEigenvalue] | None = None
+        self._whole: Matrix | None = None
 
     def end(self, at: ModelValue, bounds: Bounds) -> Value | None:
         """Return the end of the run if the best lower bound of f* so far certifies x, else None."""
@@ -122,14 +179,18 @@ class GapSearch:
     def begin(self, at: ModelValue, gap: GapEstimate, near: Matrix) -> Value | None:
         """Return the first block of vectors if the gap may be small enough, else None.
 
-        ``near`` are vectors near the top singular vectors.
+        ``near`` are vectors near the top singular vectors. A block of none asks for GᵀG.
         """
         if self.agent.target is None or gap.estimate * gap.trust > _LIKELY * self._threshold(at, gap):
             return None
         content = np.array([gap.estimate, at.decrease, gap.noise])
         search = TopEigenvalue.start(near, content_rng(near, content))
-        self._search = at, gap, search
-        return np.array([Command.CERTIFY], dtype=np.float64), as_sent(search.block, self._kind)
+        self._search, self._whole = (at, gap, search), None
+        later = _PRODUCTS * max(search.random.shape[1], near.shape[1] // 2)
+        columns = 2 * (search.block.shape[1] + later)
+        is_whole = self._with_one and (len(near) + 1) // 2 <= _WHOLE * columns
+        block = search.block[:, :0] if is_whole else search.block
+        return np.array([Command.CERTIFY], dtype=np.float64), as_sent(block, self._kind)
 
     def judge(self, at: ModelValue, noise: float) -> None:
         """Take what is now known of the model whose gap is searched for, and the noise of ∇f."""
@@ -138,16 +199,23 @@ class GapSearch:
         self._search = at, gap._replace(noise=noise), search
 
     def found(self, known: int) -> tuple[Matrix, Matrix]:
-        """Return the vectors of the search beside the first ones, which are known, and GᵀG times them."""
+        """Return vectors of the search beside the first ones, which are known, and GᵀG times them."""
         assert self._search is not None
-        search = self._search[2]
-        return search.basis[:, known:], search.images[:, known:]
+        search, A = self._search[2], self._whole
+        if A is None:
+            return search.basis[:, known:], search.images[:, known:]
+        first, block = search.block[:, :known], search.block[:, known:]
+        for _ in range(_POWERS):
+            block = A @ block
+            block = np.linalg.qr(block - first @ (first.T @ block))[0]
+        return block, A @ block
 
     def proceed(self, total: Value, bounds: Bounds, error: float = 0.0) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
 
-        ``total`` is Gᵀ(G B) for the block B and the gradient G at x, and ⟨G, x⟩. The number is the gap
-        divided by its estimate. ``error`` bounds the length of the error of G B, where that is a sum as well.
+        ``total`` is Gᵀ(G B) for the block B and the gradient G at x, or the triangle of GᵀG; and ⟨G, x⟩. The
+        number is the gap divided by its estimate. ``error`` bounds the length of the error of G B, where that
+        is a sum as well.
         """
         assert self._search is not None
         at, (estimate, grad_noise, _), search = self._search
@@ -155,24 +223,44 @@ class GapSearch:
         threshold = self._threshold(at, self._search[1])
         least = max(estimate, float(slope) + self.radius * _root(search.value))
         tolerance = max(_ACCURACY * threshold, _SHARE * (threshold - least)) / self.radius
-        search.add(image.astype(np.float64), tolerance * (2.0 * _root(search.value) + tolerance))
-        search.disturbance += self.agent.sum_noise(0, image.size) + error * _root(search.bound)
-        search.relative += self._rounding * math.sqrt(image.shape[1])
-        value, bound = _root(search.value), _root(search.bound)
+        if image.ndim == 1:
+            found = self._from_whole(image, search, tolerance)
+        else:
+            search.add(image.astype(np.float64), tolerance * (2.0 * _root(search.value) + tolerance))
+            search.disturbance += self.agent.sum_noise(0, image.size) + error * _root(search.bound)
+            search.relative += self._rounding * math.sqrt(image.shape[1])
+            found = _Found(search.value, search.bound, search.noise)
+        value, bound = _root(found.value), _root(found.bound)
         gap, least = (float(slope) + self.radius * sigma for sigma in (bound, value))
         noise = gap_noise(grad_noise, self.radius, 2.0 * self.radius) + float(np.max(self.agent.sum_error(1)))
-        noise += self.radius * (_root(search.bound + search.noise) - bound)
-        found = CertifiedGap(gap, at.decrease, noise, at.at_start)
-        bounds.add_wolfe(found, at.error)
-        best = bounds.best(found, self.target)
+        noise += self.radius * (_root(found.bound + found.noise) - bound)
+        wolfe = CertifiedGap(gap, at.decrease, noise, at.at_start)
+        bounds.add_wolfe(wolfe, at.error)
+        best = bounds.best(wolfe, self.target)
         is_close = gap - least <= max(_ACCURACY * threshold, noise)
-        is_over = least > threshold or is_close or search.ended
+        is_over = least > threshold or is_close or image.ndim == 1 or search.ended
         if not (is_over or self.target.ends(best)):
             return (np.array([Command.CERTIFY], dtype=np.float64), as_sent(search.block, self._kind)), 1.0
         known = least if least > threshold else gap
         # At a gap of 0 there is nothing to learn about estimates.
         ratio = known / max(estimate, EPS * gap) if gap > 0.0 else 1.0
         return self._certify(best), min(_MOST_TRUST, ratio)
+
+    def _from_whole(self, packed: Point, search: TopEigenvalue, tolerance: float) -> _Found:
+        """Return what is known of σ₁² by all of A = GᵀG.
+
+        Each of m + 2 roundings to float32 changes a partial sum P by at most 2⁻²⁴ ‖P‖, and ‖P‖² ≤ σ₁² tr A.
+        """
+        side = len(search.block)
+        A = self._whole = _unpacked(packed, side)
+        trace, near = float(np.trace(A)), search.block
+        scale = float(np.linalg.norm(A @ near[:, :1]))  # about σ₁²
+        bound, error = largest_eigenvalue(
+            A.__matmul__, near, content_rng(near, packed[:side]), 2.0 * tolerance * math.sqrt(scale), max(A.shape)
+        )
+        error += math.sqrt(2.0) * self.agent.sum_noise(0, packed.size)
+        error += 2.0 * self._rounding * math.sqrt(max(0.0, bound * trace))
+        return _Found(bound, bound, error)
 
     def _threshold(self, at: ModelValue, gap: GapEstimate) -> float:
         """Return the largest gap that is small enough, or that is rounding error."""

@@ -34,6 +34,8 @@ from dcgs.methods.fast.completion_gap import (
     ModelValue,
     as_sent,
     block_type,
+    gap_answer,
+    gram_products,
     with_errors,
 )
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows, RootState, first_state
@@ -214,8 +216,8 @@ class RowsAtHome(Form):
         fall, error = f.loss.decrease(self._image, scale * self._image)
         numbers = self.ratings.numbers(self.model, scale * self._image)
         numbers[3] = max(1.0, 1.0 / scale) * f.grad_error(x, self._image)
-        own = as_sent(np.asarray(G.T @ (G @ B)), B.dtype.type), np.array([slope - fall + error]), numbers
-        return (yield from network_answer(own, self.agent, self.root.certify, name="gap"))
+        own = gram_products(G, B), np.array([slope - fall + error]), numbers
+        return (yield from gap_answer(own, self.agent, self.root.certify))
 
     def step(self, answer: Value, is_back: bool) -> None:
         if self.steps is not None:
@@ -321,7 +323,7 @@ class Root:
         assert isinstance(agent.X, NuclearNormBall)
         self.agent, self.state = agent, state
         self.radius, self.side = agent.X.radius, min(agent.X.shape)
-        self._search = GapSearch(agent, block_type(agent))
+        self._search = GapSearch(agent, block_type(agent), with_one=True)
         self._here: tuple[_Here, bool] | None = None
 
     def answer(self, V: Matrix, E: Matrix, mu: float, total: Value) -> Value:

@@ -24,6 +24,8 @@ from dcgs.methods.fast.completion_gap import (
     ModelValue,
     as_sent,
     block_type,
+    gap_answer,
+    gram_products,
     with_errors,
 )
 from dcgs.methods.reduction import Value, network_answer
@@ -162,8 +164,8 @@ class OwnRows(Form):
 
     def gram_product(self, B: Matrix) -> Program[Value]:
         G, slope = self.ratings.gradient(self.at.x.image)
-        own = as_sent(np.asarray(G.T @ (G @ B)), B.dtype.type), np.array([slope])
-        return (yield from network_answer(own, self.agent, self.root.certify, name="gap"))
+        own = gram_products(G, B), np.array([slope])
+        return (yield from gap_answer(own, self.agent, self.root.certify))
 
     def step(self, answer: Value, is_back: bool) -> None:
         at, (numbers, Q, M, before, with_prev) = self.at, answer
@@ -212,7 +214,7 @@ class Root:
         self.side = min(agent.X.shape)
         self.state = state
         self.kind: type[np.floating[Any]] = block_type(agent)
-        self._search = GapSearch(agent, self.kind)
+        self._search = GapSearch(agent, self.kind, with_one=True)
         self._sums: tuple[Matrix, Matrix, float] | None = None  # Zᵀ Z Q, (Z Q)ᵀ Z Q, and L
 
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
