@@ -514,8 +514,9 @@ class _Here:
     def of(cls, V: Matrix, E: Matrix, mu: float, sums: _Sums, radius: float) -> _Here | None:
         """Return what follows from the sums, or None if x is zero.
 
-        The gap is that of s x by the tangent plane of f at x: f(s x) − f(x) + ⟨G, x⟩ + radius · σ₁, where σ₁
-        is that in the span of V and E. Rows that are solved give G V = −μ U.
+        The gap is that of s x by the tangent plane of f at x: f(s x) − f(x) + ⟨G, x⟩ + radius · σ₁. Rows that
+        are solved give G V = −μ U, so the span Q of V and E has T = Qᵀ(GᵀG)Q and the residual R = GᵀG Q − Q T.
+        σ₁² is taken as that of [[T, Rᵀ], [R, ρ 1]], with the least ρ = σ² in E for all that is beside them.
         """
         basis, R = np.linalg.qr(V)
         sizes = np.sqrt(np.maximum(np.linalg.eigvalsh(R @ sums.gram @ R.T), 0.0))
@@ -530,8 +531,12 @@ class _Here:
         vectors, images = E @ rotation, sums.products @ rotation
         inverse = np.linalg.pinv(R, rcond=1e-6)
         inner, across = mu**2 * (inverse.T @ sums.gram @ inverse), basis.T @ images
-        whole = np.block([[inner, across], [across.T, vectors.T @ images]])
-        top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(0.5 * (whole + whole.T))[-1])))
+        T = np.block([[inner, across], [across.T, vectors.T @ images]])
+        of_basis = mu * ((mu * V - sums.grad) @ inverse)
+        rest = np.hstack([of_basis, images]) - np.hstack([basis, vectors]) @ T
+        R = np.linalg.qr(rest, mode="r")
+        whole = np.block([[0.5 * (T + T.T), R.T], [R, float(sigma[-1]) ** 2 * np.eye(len(R))]])
+        top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(whole)[-1])))
         fall = -scale * (sums.slope + scale * sums.size)
         gap = sums.size - fall + radius * top
         spread = math.sqrt(float(np.mean((np.linalg.eigvalsh(0.5 * (inner + inner.T)) / mu**2 - 1.0) ** 2)))
