@@ -1,4 +1,4 @@
-"""Files: atomic writes, and NumPy's .npz files.
+"""Files: atomic writes, locks, and NumPy's .npz files.
 
 A file appears complete or not at all, also if the process is killed or the power fails. Sizes of arrays are
 checked before memory is taken, and nothing is unpickled.
@@ -102,6 +102,25 @@ def _fsync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def flock(descriptor: int) -> bool:
+    """Lock an open file until it is closed; return False if another process has locked it.
+
+    The end of a process, however it ends, unlocks what it has locked. Where the system or the file system has
+    no locks, nothing is kept out.
+    """
+    if os.name != "posix":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 @final
