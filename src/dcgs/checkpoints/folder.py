@@ -149,10 +149,11 @@ def _stream_of(content: dict[str, Plain]) -> Callable[[IO[bytes]], None]:
     values = json.dumps(content, default=arrays.number)
     header = f'{{"arrays": {json.dumps(arrays.labels)}, "content": {values}}}'.encode()
     length = len(header).to_bytes(_LENGTH, "little")
+    pieces: Iterable[bytes | memoryview] = (_MAGIC, length, header, *map(_bytes_of, arrays.distinct))
 
     def write_pieces(stream: IO[bytes]) -> None:
         checksum = hashlib.sha256()
-        for piece in (_MAGIC, length, header, *map(_bytes_of, arrays.distinct)):
+        for piece in pieces:
             checksum.update(piece)
             stream.write(piece)
         stream.write(checksum.digest())
