@@ -93,8 +93,8 @@ def described(thing: object) -> str:
 def _hashed(text: str, thing: object) -> str:
     """Return a description with a short hash of all that the thing holds.
 
-    Of long arrays it hashes a code of 16 bytes, which takes a seventh of the time: Poly1305 with a known key
-    finds every difference that nobody made on purpose.
+    Of long arrays it hashes a code of 16 bytes, which takes far less time: Poly1305 with a known key finds
+    every difference that nobody made on purpose.
     """
     digest = hashlib.sha256()
     for piece in _pieces(thing, ()):
