@@ -522,6 +522,30 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
+def test_all_files_of_a_process_are_written_before_the_disk_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def noted(handle: int) -> None:
+        written.append(sum(path.stat().st_size > 0 for path in tmp_path.rglob("*.part")))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    once().run(iterations=5, checkpoint=Checkpoint(tmp_path, every=5))
+    # Of four agents first the files, then the folders in which they got their names: iterations 0 and 5.
+    assert written == 2 * [4, 4, 4, 4, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_the_hash_of_data_sees_every_bit_their_order_and_their_shape(size: int) -> None:
+    data = np.random.default_rng(0).standard_normal(size)
+    others = [data.copy(), data[::-1].copy(), data[:-1].copy(), data.reshape(-1, 2), np.append(data, 0.0)]
+    others[0].view(np.uint8)[size // 2] ^= 1
+    hashes = [fingerprint.settings_of(array).rpartition("[")[2] for array in (data, data.copy(), *others)]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 1 + len(others)
+
+
 def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"cannot be written to .*file/inside': Not a directory"):
