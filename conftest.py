@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ FOREIGN = re.compile(
 )
 for name in filter(FOREIGN.fullmatch, list(os.environ)):
     del os.environ[name]
+sys.dont_write_bytecode = False  # else each test process would compile all tests anew
 
 # Hypothesis draws some values from the constants of all modules that are loaded. Which are loaded depends on
 # what a test process ran before, and so would the examples. Without them every run has the same examples.
@@ -42,6 +44,8 @@ LONGEST = (
     "test_the_linters_find_nothing",
     "test_the_site_builds",
     "test_processes_with_their_own_rows",
+    "test_four_hospitals_get_the_model_of_lockstep",
+    "test_over_mpi_they_find_the_bits",
     "test_runs_over_mpi_equal",
     "test_a_process_that_is_stopped",
 )

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pandas as pd
-from mpi4py import MPI
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
@@ -16,12 +15,16 @@ from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 
 def main() -> None:
     """Fit three models to the rows of this process, and one of them again at the processes' own pace."""
+    from mpi4py import MPI
+
     X, y = load_breast_cancer(return_X_y=True)
     own = np.arange(len(y)) % 2 == MPI.COMM_WORLD.rank
     runtime = dcgs.MPI(timeout=60.0)
     classifier = DecentralizedLogisticRegression(runtime=runtime).fit(X[own, :6], y[own])
     lasso = DecentralizedLasso(runtime=runtime).fit(X[own, :6], X[own, 6])
-    wide = DecentralizedLasso(gap=0.1, runtime=runtime).fit(products(X)[own], y[own])
+    A, b = many_columns()
+    mine = np.arange(len(b)) % 2 == MPI.COMM_WORLD.rank
+    wide = DecentralizedLasso(gap=0.1, runtime=runtime).fit(A[mine], b[mine])
     at_own_pace = dcgs.MPI(timeout=60.0, asynchronous=True)
     again = DecentralizedLogisticRegression(runtime=at_own_pace).fit(X[own, :6], y[own])
     signs = np.where(y == 1, 1.0, -1.0)
@@ -45,9 +48,11 @@ def main() -> None:
         print(json.dumps([*models, classifier.rounds_, wide.rounds_, bool(is_close), refused]))
 
 
-def products(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 100 features: all products of two of ten columns. Their path is made by sums of gradients."""
-    return np.asarray(X[:, :10, None] * X[:, None, :10]).reshape(len(X), 100)
+def many_columns() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return rows with 100 features, and targets. Their path is made by sums of gradients."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((600, 100))
+    return A, A[:, :5].sum(axis=1) + rng.standard_normal(600)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The same data for ``dcgs fit`` and for the estimators, and what of a fit must be equal to the bit.
 
-Under mpiexec, as ``python one_core.py FOLDER``, every process fits the estimators to the rows of its own
-file, and process 0 prints what they found as JSON.
+Under mpiexec, as ``python one_core.py FOLDER``, every process fits by the command, and fits the estimators to
+the rows of its own file; at last process 0 prints what these found as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import networkx as nx
 import numpy as np
 
 import dcgs
+from dcgs.cli import main as dcgs_main
 from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
 
 SITES = 3
@@ -76,6 +78,14 @@ def write_files(folder: Path) -> None:
         (folder / f"ratings-{i}.csv").write_text("\n".join(["user,item,rating", *pairs]) + "\n")
 
 
+def command(name: str, folder: Path, out: str) -> list[str]:
+    """Return the fit of a case by the command; of rows, it uses the five features."""
+    kind = "ratings" if name == "completion" else "rows"
+    use = "" if name == "completion" else "--use a b c d e"
+    line = f"fit {CASES[name].command} {use} --data {folder}/{kind}-{{agent}}.csv --open"
+    return [*shlex.split(line), "--out", str(folder / out)]
+
+
 def read(folder: Path, name: str, i: int) -> list[Any]:
     """Return what an estimator fits to at site i: features and target, or users, items and ratings."""
     is_rating = name == "completion"
@@ -122,6 +132,8 @@ def main(folder: Path) -> None:
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.rank
+    for name in CASES:
+        assert dcgs_main(command(name, folder, f"mpi {name}")) == 0
     found = {name: fitted(folder, name, [rank], dcgs.MPI(timeout=60.0)) for name in CASES}
     if rank == 0:
         print(json.dumps(found))

@@ -324,7 +324,7 @@ def test_a_damaged_file_is_detected_and_the_checkpoint_before_is_used(
 def test_any_flipped_bit_is_detected(where: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "000001.dcgs"
-        checkpoint_file.write_file(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
+        checkpoint_file.write_files({path: {"x": np.arange(5.0), "s": "word", "n": -0.0}})
         assert checkpoint_file.iteration_in(path) is not None
         data = bytearray(path.read_bytes())
         data[int(where * (len(data) - 1))] ^= 1 << bit
@@ -497,8 +497,9 @@ def test_a_checkpoint_of_a_wrong_type_is_refused() -> None:
         Checkpoint(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("count", "saved"), [(18, 5), (22, 10)])
 def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    count: int, saved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = once()
     calls = 0
@@ -506,7 +507,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
     def full(handle: int) -> None:
         nonlocal calls
         calls += 1
-        if calls > 22:  # two for each file: iterations 0 and 5, and some of 10
+        if calls > count:  # of four agents, four files and four folders: iterations 0 and 5, and some of 10
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
@@ -517,8 +518,32 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
             at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5))
     assert not list(tmp_path.rglob("*.part"))
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
-    assert resumed.about["checkpoint"]["resumed"] == 5
+    assert resumed.about["checkpoint"]["resumed"] == saved
     assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_all_files_of_a_process_are_written_before_the_disk_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def noted(handle: int) -> None:
+        written.append(sum(path.stat().st_size > 0 for path in tmp_path.rglob("*.part")))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    once().run(iterations=5, checkpoint=Checkpoint(tmp_path, every=5))
+    # Of four agents first the files, then the folders in which they got their names: iterations 0 and 5.
+    assert written == 2 * [4, 4, 4, 4, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_the_hash_of_data_sees_every_bit_their_order_and_their_shape(size: int) -> None:
+    data = np.random.default_rng(0).standard_normal(size)
+    others = [data.copy(), data[::-1].copy(), data[:-1].copy(), data.reshape(-1, 2), np.append(data, 0.0)]
+    others[0].view(np.uint8)[size // 2] ^= 1
+    hashes = [fingerprint.settings_of(array).rpartition("[")[2] for array in (data, data.copy(), *others)]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 1 + len(others)
 
 
 def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
@@ -629,7 +654,7 @@ def test_an_array_is_restored_with_its_bits_and_its_memory_layout(
     there = np.asarray(array, order="F" if fortran else "C")[..., : array.shape[-1] - cut]
     there.flags.writeable = not frozen
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint_file.write_file(Path(folder) / "a", {"one": there, "two": [there]})
+        checkpoint_file.write_files({Path(folder) / "a": {"one": there, "two": [there]}})
         back: Any = checkpoint_file.read_file(Path(folder) / "a")
     assert back["one"] is back["two"][0]
     assert bits(back["one"]) == bits(there)
@@ -647,14 +672,14 @@ plain_values = st.recursive(
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_plain_values_are_restored(plain: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint_file.write_file(Path(folder) / "a", {"plain": plain})
+        checkpoint_file.write_files({Path(folder) / "a": {"plain": plain}})
         assert repr(checkpoint_file.read_file(Path(folder) / "a")) == repr({"plain": plain})
 
 
 @pytest.mark.parametrize("odd", [np.int64(1), np.array(["a"]), object()])
 def test_a_value_that_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
-        checkpoint_file.write_file(tmp_path / "a", {"odd": odd})
+        checkpoint_file.write_files({tmp_path / "a": {"odd": odd}})
     assert not list(tmp_path.iterdir())
 
 

@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 import dcgs
 from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
+from mpi_estimators import many_columns
 
 X_DIABETES, Y_DIABETES = load_diabetes(return_X_y=True)
 X_CANCER, Y_CANCER = load_breast_cancer(return_X_y=True)
@@ -254,11 +255,11 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
 
 
 def test_a_fit_has_the_same_bits_for_any_number_of_threads_that_blas_may_use() -> None:
-    products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(X_CANCER), 100)
+    A, b = many_columns()
     models = []
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            models.append(DecentralizedLasso(gap=0.1).fit(products, Y_CANCER, sites=np.arange(569) % 2))
+            models.append(DecentralizedLasso(gap=0.1).fit(A, b, sites=np.arange(len(b)) % 2))
     assert models[0].coef_.tolist() == models[1].coef_.tolist()
 
 
@@ -268,8 +269,8 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     graph = nx.complete_graph(2)
     classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
     lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
-    products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(y), 100)
-    wide = DecentralizedLasso(gap=0.1, graph=graph).fit(products, y, sites=sites)  # its path is by sums
+    A, b = many_columns()
+    wide = DecentralizedLasso(gap=0.1, graph=graph).fit(A, b, sites=np.arange(len(b)) % 2)
     done = subprocess.run(
         [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
         capture_output=True,

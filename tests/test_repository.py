@@ -105,9 +105,13 @@ def wheel_of(name: str, folder: Path) -> Path:
     return wheel
 
 
-@pytest.mark.parametrize(("changed", "refused"), [(b"", False), (b"# changed", True)])
+@pytest.mark.parametrize(
+    ("changed", "refused", "is_new"),
+    [(b"", False, True), (b"", False, False), (b"# changed", True, True)],
+    ids=["new", "there", "changed"],
+)
 def test_set_up_refuses_a_wheel_whose_hash_is_not_locked(
-    changed: bytes, refused: bool, tmp_path: Path
+    changed: bytes, refused: bool, is_new: bool, tmp_path: Path
 ) -> None:
     lock = "# Extra report:\n"
     for name in ("tiny", "small"):
@@ -119,17 +123,25 @@ def test_set_up_refuses_a_wheel_whose_hash_is_not_locked(
     for folder in (tmp_path, tmp_path / "benchmarks"):
         (folder / "pyproject.toml").write_text("")
     (tmp_path / "tools").symlink_to(ROOT / "tools")
-    # An environment whose pip installs into a folder of the test, and whose last command, which installs the
-    # two packages, is left out.
-    python = tmp_path / "venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\ncase "$*" in *--editable*) exit 0 ;; esac\nexec "{sys.executable}" "$@"\n')
+    # An environment whose pip installs into a folder of the test. The last command, which installs the two
+    # packages, and what removes setuptools are left out: they would change the environment of the tests.
+    script = f"""#!/bin/sh
+echo "$*" >>"{tmp_path}/calls"
+case "$*" in
+    *--editable* | *uninstall*) exit 0 ;;
+    "-m venv "*) mkdir -p venv/bin && cp "$0" venv/bin/python && exit ;;
+esac
+exec "{sys.executable}" "$@"
+"""
+    python = tmp_path / ("python" if is_new else "venv/bin/python")
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.write_text(script)
     python.chmod(0o755)
     pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(tmp_path / "installed")}
     done = subprocess.run(
         ["sh", "tools/setup.sh", "venv", "report"],
         cwd=tmp_path,
-        env=os.environ | pip | {"PYTHON": sys.executable, "PIP_EXTRA_INDEX_URL": ""},
+        env=os.environ | pip | {"PYTHON": str(python), "PIP_EXTRA_INDEX_URL": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -137,6 +149,9 @@ def test_set_up_refuses_a_wheel_whose_hash_is_not_locked(
     assert (done.returncode != 0) == refused, done.stderr
     assert ("THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr) == refused
     assert (tmp_path / "installed" / "tiny.py").exists() != refused
+    # Two processes at a time install only where there is nothing that one of them could replace.
+    calls = (tmp_path / "calls").read_text()
+    assert (calls.count("--requirement"), calls.count("uninstall --yes")) == ((2, 1) if is_new else (1, 0))
 
 
 def test_the_typed_marker_is_in_the_package() -> None:

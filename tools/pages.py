@@ -619,6 +619,64 @@ def private_fits() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/private")
 
 
+def _promise(part: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = rows_of("estimators/promise")[0][part]
+    return rows
+
+
+def promise_versions() -> str:
+    """Return what judged private fits."""
+    made = record("estimators/promise")["environment"]["versions"]
+    return ", ".join(f"{name} {made[name]}" for name in ("dp-accounting", "diffprivlib"))
+
+
+_ACCOUNTANTS = {"ε": "{epsilon:g}", "δ": "{delta:g}", "by dcgs (zCDP)": "{dcgs:.4f}", "by PLD": "{PLD:.4f}"}
+_ACCOUNTANTS |= {"by Rényi": "{Rényi:.4f}", "noise more than needed": "{more:.1%}"}
+_ATTACK = {"ε": "{epsilon:g}", "trusted": "{trusted}", "fits": "2 × {fits:,}", "AUC": "{AUC:.3f}"}
+_ATTACK |= {"most": "{most:.3f}", "ε shown": "{shown:.2f}", "ε shown with a tenth of the noise": "{less:.2f}"}
+_MASKED = {
+    "fit": "{fit}",
+    "masked": "{masked:.0e}",
+    "open, on a path": "{path:.0e}",
+    "radius": "{radius:.0e}",
+}
+_MASKED |= {
+    "score": "{score:.0e}",
+    "rounds, open / masked": "{rounds}",
+    "bytes": "{bytes}",
+    "seconds": "{seconds}",
+}
+
+
+def promise_accountants() -> str:
+    """Return ε of the noise of private fits by other accountants."""
+    return captioned(TextTable.formatted("", _ACCOUNTANTS, _promise("accountants")), "estimators/promise")
+
+
+def promise_attack() -> str:
+    """Return how well an attack on private fits does, and on fits with less noise than is promised."""
+    rows = _promise("attack")
+    pairs = [row | {"less": less["shown"]} for row, less in zip(rows[::2], rows[1::2], strict=True)]
+    return TextTable.formatted("", _ATTACK, pairs).markdown()
+
+
+def promise_beside() -> str:
+    """Return what private fits lose beside those of diffprivlib."""
+    lines = [[*_columns(row), *_lost(row, ("nobody", "root", "diffprivlib"))] for row in _promise("beside")]
+    head = ["rows", "features", "columns", "dcgs", "dcgs, root trusted", "diffprivlib, pooled"]
+    return TextTable.plain("", head, lines).markdown()
+
+
+def masked_fits() -> str:
+    """Return how far masked fits are from open ones, and what they cost."""
+    shown = {"rounds": count, "bytes": size, "seconds": "{:.1f}".format}
+    rows = [
+        row | {name: " / ".join(map(text, row[name])) for name, text in shown.items()}
+        for row in rows_of("estimators/masked")
+    ]
+    return captioned(TextTable.formatted("", _MASKED, rows), "estimators/masked")
+
+
 def radii_small() -> str:
     """Return the regret of the radius that is found on small problems, beside that of pooled rows."""
     *rows, total = rows_of("estimators/radii_small")
@@ -752,6 +810,11 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "pooled": pooled,
     "digits": digits,
     "private-fits": private_fits,
+    "promise-versions": promise_versions,
+    "promise-accountants": promise_accountants,
+    "promise-attack": promise_attack,
+    "promise-beside": promise_beside,
+    "masked-fits": masked_fits,
     "radii-small": radii_small,
     "radii-reviews": radii_reviews,
     "links-exchange": links("results", 0),

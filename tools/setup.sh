@@ -41,25 +41,32 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 
 echo "setting up $venv with Python $wanted (about a minute, once)"
-[ -d "$venv" ] || "$python" -m venv "$venv"
+# Two processes install half of the packages each, in a new environment. Of what one of them replaces, the other
+# would find the remains: so nothing may be there before, and one process alone adds to an old environment.
+halves=1
+if [ ! -d "$venv" ]; then
+    "$python" -m venv "$venv"
+    "$venv/bin/python" -m pip uninstall --yes -qqq setuptools  # where venv brings one, as until Python 3.11
+    halves=2
+fi
 # Python compiles what it imports, which is a small part of what is installed: so pip need not compile it all.
 install() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps "$@"
 }
 # The lock has all that the extra needs, so nothing is resolved, and a file with another hash is refused. Wheels
-# alone: what would build from source is not locked. Two processes install half of the packages each.
+# alone: what would build from source is not locked.
 rm -f "$venv"/locked-*.txt
-awk -v extra="$extra" -v half="$venv/locked" '
+awk -v extra="$extra" -v half="$venv/locked" -v halves="$halves" '
     /^# Extra / { wanted = !last; last = last || $3 == extra ":" }
     /^[^# ]/ { packages++ }
-    wanted && !/^#/ { print > (half "-" packages % 2 ".txt") }' constraints.txt
+    wanted && !/^#/ { print > (half "-" packages % halves ".txt") }' constraints.txt
 locked() {
     install --require-hashes --only-binary :all: --requirement "$venv/locked-$1.txt"
 }
 locked 0 &
 half=$!
 failed=0
-locked 1 || failed=1
+[ "$halves" = 1 ] || locked 1 || failed=1
 wait "$half" || failed=1
 [ "$failed" = 0 ] || exit 1
 # The build backend is locked, too. dcgs-bench needs no package that the extra report does not have.

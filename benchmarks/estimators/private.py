@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,14 @@ def best(A: Matrix, b: Matrix, radius: float) -> Matrix:
     return np.asarray(dcgs.minimize([dcgs.Logistic(A / BOUND, b)], X, alone, gap=1e-3, every=None).x)
 
 
-def record(rows: Sequence[Any]) -> None:
-    """Write rows to the file that ``--json`` gives, with versions and machine."""
+def record(rows: Sequence[Any], *libraries: str) -> None:
+    """Write rows to the file that ``--json`` gives, with versions, those of libraries too, and machine."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     file = parser.parse_args().json
     if file is not None:
         about = environment(0) | {"command": " ".join(["python", *sys.argv])}
+        about["versions"] |= {name: version(name) for name in libraries}
         file.write_text(json.dumps({"environment": about, "rows": rows}, indent=2) + "\n")
 
 

@@ -40,7 +40,8 @@ def test_the_faults_are_those_that_the_page_names() -> None:
 def test_the_command_writes_tables_and_numbers_and_does_not_repeat_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["bench", "faults", "--quick", "--methods", "FastDCGS", "NIDS", "--jobs", "1", "--rounds", "60"]
+    methods = ["FastDCGS", "FastDCGS, edges", "NIDS"]
+    command = ["bench", "faults", "--quick", "--methods", *methods, "--jobs", "1", "--rounds", "60"]
     command += ["--faults", "none", "loss-30", "slow-wait", "slow", "--out", str(tmp_path)]
     assert main(command) == 0
     made = json.loads((tmp_path / "faults.json").read_text())
@@ -50,8 +51,9 @@ def test_the_command_writes_tables_and_numbers_and_does_not_repeat_runs(
     assert found["NIDS", "slow"]["outcome"] == "refuses"
     medians = {row[0][0]: float(row[2][0]) for row in ratio_table(made).rows}
     assert medians["one agent 5 times slower, all wait"] == 5.0
-    # Where all wait, another form runs, which takes fewer rounds than edges do.
-    assert medians["one agent 5 times slower, nobody waits"] <= 3.0
+    # Where nobody waits, messages go over edges: so they do in the run that it is compared with.
+    slow, edges = (found[key]["costs"]["1e-03"][0] for key in (("FastDCGS", "slow"), (methods[1], "none")))
+    assert slow <= 2.5 * edges
     assert "| 30 % of messages are lost | FastDCGS |" in (tmp_path / "faults.md").read_text()
     capsys.readouterr()
     assert main(command) == 0

@@ -1,4 +1,4 @@
-"""Files: atomic writes, and NumPy's .npz files.
+"""Files: atomic writes, locks, and NumPy's .npz files.
 
 A file appears complete or not at all, also if the process is killed or the power fails. Sizes of arrays are
 checked before memory is taken, and nothing is unpickled.
@@ -10,7 +10,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar, final
@@ -23,6 +23,7 @@ Content: TypeAlias = bytes | Callable[[IO[bytes]], object]
 
 T = TypeVar("T")
 
+_OPEN = 32  # files that are open at once
 _MOST_LINKS = 40  # as Linux has it
 _SUFFIX = ".npy"
 _LONGEST_HEADER = 10_000
@@ -77,12 +78,14 @@ def atomic_write_all(
     # The process id keeps two processes that write the same file apart.
     temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
-        for path, content in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary[path].open("wb") as stream:
-                content(stream) if callable(content) else stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
+        paths = list(files)
+        for start in range(0, len(paths), _OPEN):
+            with ExitStack() as opened:
+                streams = [
+                    _written(opened, temporary[path], files[path]) for path in paths[start : start + _OPEN]
+                ]
+                for stream in streams:
+                    os.fsync(stream.fileno())
         before_rename()
         for path, part in temporary.items():
             os.replace(part, path)
@@ -94,6 +97,17 @@ def atomic_write_all(
                 part.unlink(missing_ok=True)
 
 
+def _written(opened: ExitStack, path: Path, content: Content) -> IO[bytes]:
+    """Return the open file with its content; the disk starts to write, so that files do not wait in turns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream: IO[bytes] = opened.enter_context(path.open("wb"))
+    content(stream) if callable(content) else stream.write(content)
+    stream.flush()
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return stream
+
+
 def _fsync_folder(folder: Path) -> None:
     """Make new names in the folder outlast a power failure, where the system can."""
     if os.name == "posix":
@@ -102,6 +116,25 @@ def _fsync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def flock(descriptor: int) -> bool:
+    """Lock an open file until it is closed; return False if another process has locked it.
+
+    The end of a process, however it ends, unlocks what it has locked. Where the system or the file system has
+    no locks, nothing is kept out.
+    """
+    if os.name != "posix":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 @final

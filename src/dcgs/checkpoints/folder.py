@@ -20,7 +20,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, final
@@ -28,7 +28,7 @@ from typing import IO, Any, BinaryIO, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.files import atomic_write
+from dcgs.files import atomic_write_all
 from dcgs.state import NUMERIC, Plain
 from dcgs.validation import COUNT, PATH, one_of
 
@@ -139,8 +139,12 @@ class DamagedError(ValueError):
     """The file is not a complete checkpoint."""
 
 
-def write_file(path: Path, content: dict[str, Plain]) -> None:
-    """Write the content atomically."""
+def write_files(files: Mapping[Path, dict[str, Plain]]) -> None:
+    """Write the contents of files atomically, all of them or none."""
+    atomic_write_all({path: _stream_of(content) for path, content in files.items()})
+
+
+def _stream_of(content: dict[str, Plain]) -> Callable[[IO[bytes]], None]:
     arrays = _Arrays()
     values = json.dumps(content, default=arrays.number)
     header = f'{{"arrays": {json.dumps(arrays.labels)}, "content": {values}}}'.encode()
@@ -154,7 +158,7 @@ def write_file(path: Path, content: dict[str, Plain]) -> None:
             stream.write(piece)
         stream.write(checksum.digest())
 
-    atomic_write(path, write_pieces)
+    return write_pieces
 
 
 def read_file(path: Path) -> dict[str, Any]:

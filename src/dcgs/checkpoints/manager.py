@@ -24,7 +24,7 @@ from dcgs.checkpoints.folder import (
     iteration_in,
     read_file,
     refusal,
-    write_file,
+    write_files,
 )
 from dcgs.checkpoints.run_state import AgentWork, CheckpointedRun, RunState
 from dcgs.inner import Solver
@@ -249,9 +249,12 @@ class CheckpointManager:
             )
 
     def _write(self, k: int, contents: Mapping[int, dict[str, Plain]]) -> None:
-        for i, content in contents.items():
-            header: dict[str, Plain] = {"fingerprint": {**self._fingerprints[i]}}
-            write_file(self.checkpoint.file(i, k), header | content)
+        write_files(
+            {
+                self.checkpoint.file(i, k): {"fingerprint": {**self._fingerprints[i]}, **content}
+                for i, content in contents.items()
+            }
+        )
 
     def delete_old(self, k: int) -> None:
         """Delete files that nobody needs: all agents have complete files up to the one before k."""

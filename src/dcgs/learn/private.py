@@ -27,6 +27,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -150,7 +151,7 @@ class PrivateSpec:
         """The number of steps."""
         return self.steps or (60 if self.trusted == "nobody" else 30)
 
-    @property
+    @cached_property
     def rho(self) -> float:
         """The whole budget, as zero-concentrated differential privacy."""
         return rho_for(self.epsilon, self.delta)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dcgs.files import flock
+
 _LOCK, _TRIES, _PAUSE = "lock", 10, 0.1
 
 
@@ -18,7 +20,7 @@ def alone(folder: Path) -> Iterator[None]:
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         for _ in range(_TRIES):  # dcgs site status has it for a moment
-            if taken := _take(lock):
+            if taken := flock(lock):
                 break
             time.sleep(_PAUSE)
         if not taken:
@@ -38,25 +40,10 @@ def runs_in(folder: Path) -> str | None:
     with suppress(FileNotFoundError):
         lock = os.open(folder / _LOCK, os.O_RDWR)
         try:
-            return None if _take(lock) else _holder(lock)
+            return None if flock(lock) else _holder(lock)
         finally:
             os.close(lock)
     return None
-
-
-def _take(lock: int) -> bool:
-    """Lock a file until it is closed; return False if another process has it."""
-    if os.name != "posix":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
 
 
 def _holder(lock: int) -> str:

@@ -116,7 +116,7 @@ def add(benches: Any) -> None:
     parser = job(benches, "faults", text, _ABOUT_FAULTS, _MORE_FAULTS)
     add = partial(option, parser)
     add("--instances NAME", f"of dcgs bench rounds (default: {' '.join(_FAULTS_INSTANCES)})", nargs="+")
-    add("--methods NAME", "which methods (default: all)", nargs="+")
+    add("--methods NAME", "which methods (default: all), or forms, as 'FastDCGS, edges'", nargs="+")
     add("--faults NAME", "which faults (default: all)", nargs="+")
     add("--list", "print the names of all faults, and end", bool)
     add("--quick", "a small instance and few rounds", bool)
@@ -204,7 +204,8 @@ def _run_faults(args: argparse.Namespace, console: Console) -> int:
         return 0
     names = args.instances or (None if args.quick else _FAULTS_INSTANCES)
     instances = chosen_by_name("an instance", names, [QUICK[1]] if args.quick else INSTANCES)
-    entries = chosen_by_name("a method", args.methods, ENTRIES)
+    methods = args.methods or [entry.name for entry in ENTRIES]
+    entries = chosen_by_name("a method", methods, (*ENTRIES, *FORMS))
     conditions = chosen_by_name("a fault", args.faults, CONDITIONS)
     runner = Runner(records_of(args, "faults"), args.jobs, console, [])
     study = GridStudy(runner.records, args.seconds, range(args.seed, args.seed + args.seeds))

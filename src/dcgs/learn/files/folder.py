@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, final
 from uuid import uuid4
 
-from dcgs.files import Content, atomic_write_all
+from dcgs.files import Content, atomic_write_all, flock
 from dcgs.learn.files.model import Model, RatingsFile
 from dcgs.runtime import ProcessGroup, agreed
 
@@ -187,7 +187,7 @@ def take_lock(file: Path, fit: str) -> int | None:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         holder = _content(lock)
         if not holder.startswith(fit):  # a file system may not tell one machine what another has locked
-            holder = "" if _is_free(lock) else _holder(lock)
+            holder = "" if flock(lock) else _holder(lock)
         if holder:
             os.close(lock)
             if holder.startswith(fit):
@@ -203,21 +203,6 @@ def take_lock(file: Path, fit: str) -> int | None:
                 os.write(lock, f"{fit} process {os.getpid()} on {platform.node()}".encode())
                 return lock
         os.close(lock)  # the fit that had the lock has removed the file: there may be a new one
-
-
-def _is_free(lock: int) -> bool:
-    """Lock a file; return False if another process has locked it."""
-    if os.name != "posix":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: nothing is kept out, and nothing is lost
-        return True
-    return True
 
 
 def _content(lock: int) -> str:
