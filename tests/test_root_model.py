@@ -111,6 +111,22 @@ def test_a_root_without_any_curvature_takes_the_steps_of_gradients(inner: Any) -
     np.testing.assert_array_equal(*answers)
 
 
+@pytest.mark.parametrize("secure", [False, "unmasked"])
+def test_the_root_of_a_complete_graph_is_the_agent_whose_data_are_most_like_all_data(secure: Any) -> None:
+    """One agent has few rows, one other data; where sums are masked nobody knows, and the root is agent 0."""
+    A = np.random.default_rng(4).standard_normal((5, 60, 20)) * np.geomspace(1.0, 0.05, 20)
+    parts = [A[0, :4], 0.1 * A[1], A[2], A[3, :40], A[4, :30]]
+    objectives = [Logistic(part, np.where(part @ np.ones(20) > 0.1, 1.0, -1.0)) for part in parts]
+    root = 2 if secure is False else 0
+    star = nx.Graph([(root, i) for i in range(5) if i != root])
+    star.add_nodes_from(range(5))
+    complete, other = (
+        dcgs.minimize(objectives, L1Ball(20, 3.0), graph, ROOT, rounds=20, every=None, secure=secure)
+        for graph in (nx.complete_graph(5), star)
+    )
+    np.testing.assert_array_equal(complete.x, other.x)
+
+
 def uneven() -> list[Objective]:
     rng = np.random.default_rng(3)
     A = rng.standard_normal((5, 60, 40)) * 10.0 ** rng.uniform(-4.0, 0.0, 40)
