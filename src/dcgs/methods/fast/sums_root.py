@@ -233,7 +233,7 @@ class SumsRoot:
         if steps.model is None:
             steps.x = self._agent.X.restore(steps.x)
         if last is not None and unlike is not None and steps.smoothness.weight:
-            curvature = last.curvature(steps.x, value)
+            curvature = last.curvature(x, value)
             if steps.smoothness.leaves_data(curvature, curvature - unlike):
                 self._start(self._zero, replace(self._agent.task, x0=steps.x, saved=None))
 
