@@ -129,6 +129,16 @@ def check_agents_of_every_method_certify(runtime: dcgs.MPI) -> None:
         assert first.status is dcgs.Status.AGREED
 
 
+def check_the_root(runtime: dcgs.MPI) -> None:
+    """On a complete graph all processes take the same agent as the root: one with many rows."""
+    rng = np.random.default_rng(8)
+    A = [rng.standard_normal((rows, 7)) for rows in (3, 5, 4, 30, 6, 5)]
+    objectives = [dcgs.LeastSquares(a, rng.standard_normal(len(a))) for a in A]
+    alone = {"objectives": objectives, "X": dcgs.L1Ball(7, 2.0), "graph": nx.complete_graph(6), "gap": 1e-2}
+    held = {i: objectives[i] for i in runtime.hosts(6)}
+    same(runtime, alone | {"method": dcgs.FastDCGS(form="root")}, {"objectives": held})
+
+
 def check_the_link(runtime: dcgs.MPI) -> None:
     """Told the link, all processes choose the same form, from sizes that none of them has alone."""
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 3}

@@ -284,14 +284,21 @@ def edge_weights(L: Array, scales: Array) -> Array:
     return np.asarray(np.sqrt(np.outer(scales, scales)) * -np.minimum(L - np.diag(np.diag(L)), 0.0))
 
 
-def depths(L: Array) -> NDArray[np.int64]:
-    """Return every agent's distance from the center: the first agent whose farthest other is nearest."""
+def depths(L: Array, data: Array | None = None) -> NDArray[np.int64]:
+    """Return every agent's distance from the center: the first agent whose farthest other is nearest.
+
+    On a complete graph, given the data of agents with equally many rows, it is the agent whose squared
+    entries are nearest their mean, as a ratio.
+    """
     m = len(L)
     step = (np.eye(m) - np.minimum(L, 0.0)) > 0.0
     distance, reach = np.zeros((m, m), dtype=np.int64), np.eye(m, dtype=bool)
     while not reach.all():
         distance[~reach] += 1
         reach = step @ reach
+    if data is not None and distance.max() <= 1:
+        squares = np.log((data**2).sum(axis=(1, 2)))
+        return np.asarray(distance[int(np.abs(squares - np.log(np.exp(squares).mean())).argmin())])
     return np.asarray(distance[int(distance.max(axis=1).argmin())])
 
 
@@ -326,15 +333,16 @@ def fast(
     adapting: bool,
     answer: Answer,
     A: Array | None = None,
+    data: Array | None = None,
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS over edges with exact inner solves.
 
     Relaxed consensus ADMM: v = Lρ x with the Laplacian Lρ of the weights ρᵢⱼ, c ← c + ω (x − v/(2η) − c) and
     w ← w + ω/2 v, with relaxation ω. An epoch is a sum up the tree and an answer down: agents at depth t use
     it t rounds later. Scales and, given the data A, the preconditioner of the first epoch are used by all
-    after the same round.
+    after the same round. ``data`` are those by which :func:`depths` finds the root.
     """
-    m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
+    m, degree, depth, size = len(L), degrees(L), depths(L, data), len(x0)
     height, share = int(depth.max()), 0.5 * MARGIN * normalized_spectrum(L)[-1]
     h = None if A is None else preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
     D, local, scales, eta = np.ones(size), etas.copy(), etas / degree, etas.copy()

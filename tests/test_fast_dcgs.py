@@ -83,7 +83,8 @@ def test_it_equals_the_stacked_reference_over_a_ball(name: str, eta: float | Non
     graph = GRAPHS[name]
     fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), weighted(graph), np.zeros(5)
     iterations = epochs(graph, 4) + 2
-    reference = stacked.fast(L, x0, local_etas(fits, L, eta), relaxation, eta is None, on_ball(fits))
+    etas, answer = local_etas(fits, L, eta), on_ball(fits)
+    reference = stacked.fast(L, x0, etas, relaxation, eta is None, answer, data=fits.A)
     method = FastDCGS(eta=eta, relaxation=relaxation, form="edges")
     found = shown(fits, L2Ball(5, RADIUS), graph, method, iterations)
     # Both solve in closed form to rounding error, and over-relaxed steps do not enlarge errors; six digits

@@ -1,4 +1,4 @@
-"""Newton steps over columns: a centered sparse matrix gives the steps of the matrix filled in."""
+"""Newton steps over columns, for dense, sparse and centered matrices."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ import scipy.sparse as sp
 
 from dcgs.inner.newton_system import solve_by_columns
 from dcgs.objectives.centered import CenteredMatrix
+from dcgs.projections import Derivative
 
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("low_rank", [None, 0.01 * RNG.standard_normal((30, 2))], ids=["alone", "with p"])
-def test_a_centered_matrix_is_solved_as_if_it_were_filled_in(low_rank: Any) -> None:
+@pytest.mark.parametrize("columns", [None, 1, 2])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "centered"])
+def test_steps_over_columns_solve_the_system_of_all_rows(kind: str, columns: int | None) -> None:
+    """(I + B K Bᵀ/η) q = B K Aᵀ F/η with B = R A, for the filled in A."""
     S = sp.random_array((30, 6), density=0.4, rng=RNG, format="csr")
-    A = CenteredMatrix.of(S, np.ones(30), np.asarray(S.mean(axis=0)).ravel())
-    R, roots, rhs = RNG.random(30), RNG.random(6), RNG.standard_normal(30)
-    found = solve_by_columns(A, R, roots, low_rank, 0.7, rhs)
-    expected = solve_by_columns(A.toarray(), R, roots, low_rank, 0.7, rhs)
-    # Rounding of sums in another order.
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    centered = CenteredMatrix.of(S, np.ones(30), np.asarray(S.mean(axis=0)).ravel())
+    A: Any = {"dense": S.toarray(), "sparse": S, "centered": centered}[kind]
+    R, F, eta = RNG.random(30), RNG.standard_normal(30), 0.7
+    q = None if columns is None else 0.3 * RNG.standard_normal((6, columns))
+    k = 0.1 + RNG.random(6) + (0.0 if q is None else (q**2).sum(axis=1))
+    matrix = A if kind == "dense" else A.toarray()
+    B, K = R[:, None] * matrix, np.diag(k) - (0.0 if q is None else q @ q.T)
+    found = solve_by_columns(A, R, Derivative(k, q), eta, matrix.T @ F)
+    expected = np.linalg.solve(np.eye(30) + B @ K @ B.T / eta, B @ K @ matrix.T @ F / eta)
+    # Rounding errors, times a condition number of at most 1e3.
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)

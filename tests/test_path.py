@@ -196,7 +196,7 @@ def test_a_gradient_without_some_features_certifies_nothing() -> None:
     at = _Point(np.zeros(3), {0: np.zeros(2)})
     lower = {}
     for entries in (np.array([1.0, 4.0, 0.0]), np.array([1.0])):
-        control = _Control(dcgs.L1Ball(3, 1.0), None, 10.0, 1.0)
+        control = _Control(dcgs.L1Ball(3, 1.0), None, 10.0, 1.0, at.x)
         run = _Run(0, at, at, at, sent=None if len(entries) == 3 else np.array([True, False, False]))
         control.correction = np.zeros(3)
         grad = control.gradient(entries, run, np.zeros(3))

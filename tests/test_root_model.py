@@ -47,25 +47,27 @@ def points_of(fits: Fits, X: dcgs.ConvexSet, graph: nx.Graph, iterations: int) -
     return found[1:]
 
 
-# (seed, rows, scale of the root's data), and what happens.
-CASES: list[tuple[int, int, float, set[str]]] = [
-    (0, 8, 1.0, {"first", "shorter", "counts", "repeat", "plain"}),
-    (0, 2, 0.1, {"first", "repeat", "plain", "plain, gradient", "shorter"}),
-    (3, 8, 1.0, {"first", "counts", "shorter", "back", "plain"}),
-    (1, 1, 0.02, {"first", "counts", "shorter", "shorter, gradient", "repeat", "plain"}),
-    (5, 2, 3.0, {"first", "counts", "shorter", "back", "plain"}),
+# (seed, rows, scale of the root's data, iterations), and what happens. In the last one a step that is undone
+# shows that the root's data explain little.
+CASES: list[tuple[int, int, float, int, set[str]]] = [
+    (0, 8, 1.0, 7, {"first", "shorter", "counts", "repeat", "plain"}),
+    (0, 2, 0.1, 7, {"first", "repeat", "plain", "plain, gradient", "shorter"}),
+    (3, 8, 1.0, 7, {"first", "counts", "shorter", "back", "plain"}),
+    (1, 1, 0.02, 7, {"first", "counts", "shorter", "shorter, gradient", "repeat", "plain"}),
+    (5, 2, 3.0, 7, {"first", "counts", "shorter", "back", "plain"}),
+    (61, 6, 0.3, 11, {"first", "counts", "plain", "back", "shorter"}),
 ]
 
 
-@pytest.mark.parametrize(("seed", "rows", "scale", "events"), CASES)
+@pytest.mark.parametrize(("seed", "rows", "scale", "iterations", "events"), CASES)
 def test_the_steps_are_those_of_the_transcription(
-    seed: int, rows: int, scale: float, events: set[str], monkeypatch: pytest.MonkeyPatch
+    seed: int, rows: int, scale: float, iterations: int, events: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sums_root, "_PRECISION", 1e-9)
     fits = fits_of(seed, rows, scale)
-    reference = list(islice(stacked.root_steps(fits.A, fits.b, 0, RADIUS, np.zeros(6)), 7))
+    reference = list(islice(stacked.root_steps(fits.A, fits.b, 0, RADIUS, np.zeros(6)), iterations))
     assert {step.event for step in reference} == events
-    found = points_of(fits, L2Ball(6, RADIUS), nx.star_graph(3), 7)
+    found = points_of(fits, L2Ball(6, RADIUS), nx.star_graph(3), iterations)
     # Solves are right to 1e-9 of a step, of which there are few.
     np.testing.assert_allclose(found, [step.x for step in reference], rtol=0.0, atol=1e-7 * RADIUS)
 
@@ -109,6 +111,22 @@ def test_a_root_without_any_curvature_takes_the_steps_of_gradients(inner: Any) -
         for form in ("root", "sums")
     ]
     np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.parametrize("secure", [False, "unmasked"])
+def test_the_root_of_a_complete_graph_is_the_agent_whose_data_are_most_like_all_data(secure: Any) -> None:
+    """One agent has few rows, one other data; where sums are masked nobody knows, and the root is agent 0."""
+    A = np.random.default_rng(4).standard_normal((5, 60, 20)) * np.geomspace(1.0, 0.05, 20)
+    parts = [A[0, :4], 0.1 * A[1], A[2], A[3, :40], A[4, :30]]
+    objectives = [Logistic(part, np.where(part @ np.ones(20) > 0.1, 1.0, -1.0)) for part in parts]
+    root = 2 if secure is False else 0
+    star = nx.Graph([(root, i) for i in range(5) if i != root])
+    star.add_nodes_from(range(5))
+    complete, other = (
+        dcgs.minimize(objectives, L1Ball(20, 3.0), graph, ROOT, rounds=20, every=None, secure=secure)
+        for graph in (nx.complete_graph(5), star)
+    )
+    np.testing.assert_array_equal(complete.x, other.x)
 
 
 def uneven() -> list[Objective]:

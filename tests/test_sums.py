@@ -27,6 +27,8 @@ from dcgs.methods import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, summable_tolerance
 from dcgs.methods.fast import sums_root
 from dcgs.methods.fast.sums import Sample
+from dcgs.methods.fast.sums_control import AcceleratedSteps, SmoothnessEstimate, SummedModel
+from dcgs.momentum import Momentum
 from dcgs.network import as_network
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -1043,3 +1045,27 @@ def test_a_run_that_was_interrupted_between_request_and_shares_resumes_to_the_bi
 def test_a_wrong_form_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FastDCGS(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_long", "counts", "outcome"),
+    [
+        (0.5, False, False, (True, 3.0, "seen", 1.0, 2.0)),
+        (0.5, True, False, (False, 3.0, "last", 4.0, 1.0)),  # repeated
+        (0.5, True, True, (True, 3.0, "seen", 4.0, 2.0)),
+        (2.0, False, False, (False, 0.0, None, 1.0, 1.0)),  # undone
+        (2.0, True, True, (False, 0.0, None, 1.0, 1.0)),
+    ],
+)
+def test_a_step_is_accepted_repeated_or_undone(
+    value: float, is_long: bool, counts: bool, outcome: tuple[bool, float, str | None, float, float]
+) -> None:
+    """The outcome: if x is the best point now, x, the model of the next step, Λ, and t of the momentum."""
+    best, x = np.zeros(1), np.full(1, 3.0)
+    last, seen = SummedModel(best, 1.0, x), SummedModel(x, 1.0, x)
+    steps = AcceleratedSteps(x, best, last, 1.0, SmoothnessEstimate(1.0), Momentum(2.0))
+    is_better = steps.judge(seen, value, 1.5, 4.0 if is_long else 0.8, is_long, counts)
+    names = {id(last): "last", id(seen): "seen"}
+    found = is_better, float(steps.x[0]), names.get(id(steps.model)), steps.smoothness.L, steps.momentum.t
+    assert found == outcome
+    assert (steps.best is x) is is_better

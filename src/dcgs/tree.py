@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -59,6 +59,16 @@ def spanning_tree(neighbors: Sequence[Sequence[int]], root: int) -> tuple[TreeNo
     return tuple(
         TreeNode(parent, tuple(below), depth, height, diameter, load)
         for parent, below, depth in zip(parents, children, depths, strict=True)
+    )
+
+
+def star(tree: Sequence[TreeNode], root: int) -> tuple[TreeNode, ...]:
+    """Return the spanning tree of a complete graph with another root."""
+    hub = next(node for node in tree if node.parent is None)
+    leaf = next((node for node in tree if node.parent is not None), hub)
+    others = tuple(i for i in range(len(tree)) if i != root)
+    return tuple(
+        replace(hub, children=others) if i == root else replace(leaf, parent=root) for i in range(len(tree))
     )
 
 

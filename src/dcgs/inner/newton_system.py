@@ -30,8 +30,9 @@ _DENSE_SPEED = 20.0
 # An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
 # there are rows.
 _MOST_ROWS, _MANY = 1500, 4
-# If x has fewer nonzeros than this share of all entries, their columns of A are gathered.
-_FEW = 0.25
+# If x has fewer nonzeros than this share of all entries, their columns of A are gathered; for A x only if A
+# has more than _SMALL entries.
+_FEW, _SMALL = 0.25, 1 << 14
 
 
 @final
@@ -72,12 +73,12 @@ class Columns:
     def __init__(self, f: Objective) -> None:
         assert isinstance(f.map, MatrixMap)
         self.map = f.map
+        self.is_small = isinstance(f.map, DenseMap) and math.prod(f.map.shape) * f.map.size <= _SMALL
 
     def image(self, x: Point) -> Image:
         """Return A x."""
         flat = x.reshape(-1)
-        count = int(np.count_nonzero(flat))
-        if count > _FEW * flat.size:
+        if self.is_small or int(np.count_nonzero(flat)) > _FEW * flat.size:
             return self.map.image(x)
         support = np.flatnonzero(flat)
         return np.asarray(self.some(support) @ flat[support])
@@ -103,8 +104,11 @@ class Columns:
 
     def has_good_mean(self, phi: Subproblem, trial: TrialPoint) -> bool:
         """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""
-        n, hess = len(trial.u), phi.f.loss.hess(trial.image)
-        is_flat = n <= _MOST_ROWS and float(hess.min()) == float(hess.max())
+        n = len(trial.u)
+        if n > _MOST_ROWS or trial.x.size <= _MANY * n:
+            return False
+        hess = phi.f.loss.hess(trial.image)
+        is_flat = float(hess.min()) == float(hess.max())
         return is_flat and int(np.count_nonzero(trial.derivative.k)) > _MANY * n
 
     def approximate_step(self, phi: Subproblem, trial: TrialPoint) -> Step:
@@ -135,26 +139,25 @@ def newton_step(phi: Subproblem, trial: TrialPoint, change: Point, columns: Colu
     ``change`` is Aᵀ F.
     """
     R = np.sqrt(phi.f.loss.hess(trial.image))
-    k, q = trial.derivative.k, trial.derivative.q
-    support = np.flatnonzero(k)
-    n, s, d = len(R), len(support), len(k)
-    few = s <= _FEW * d
-    A = columns.some(support) if few else columns.map.A
-    k, q = (k[support], None if q is None else q[support]) if few else (k, q)
-
-    K = Derivative(k, q)
-    flat = change.reshape(-1)
-    rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
-    if columns.factorizes(n, s) and s > 0:
-        p = None if q is None else R[:, None] * (A @ K.columns)
-        if n <= s:
-            full = s == d and float(k.min()) == float(k.max())
-            gram = float(k[0]) * columns.gram if full else weighted_gram(A, np.sqrt(k))
+    K = trial.derivative
+    support = np.flatnonzero(K.k)
+    n, s, d = len(R), len(support), len(K.k)
+    factorizes = s > 0 and columns.factorizes(n, s)
+    A, slope = columns.map.A, change.reshape(-1)
+    if s < d and (factorizes or s <= _FEW * d):
+        A, slope = columns.some(support), slope[support]
+        K = Derivative(K.k[support], None if K.q is None else K.q[support])
+    if factorizes and s < n:
+        solution = solve_by_columns(A, R, K, phi.eta, slope)
+    else:
+        rhs = R * (A @ K.times(slope)) / phi.eta
+        if factorizes:
+            full = s == d and float(K.k.min()) == float(K.k.max())
+            gram = float(K.k[0]) * columns.gram if full else weighted_gram(A, np.sqrt(K.k))
+            p = None if K.q is None else R[:, None] * (A @ K.columns)
             solution = solve_by_rows(R, gram, p, phi.eta, rhs)
         else:
-            solution = solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
-    else:
-        solution = conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
+            solution = conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
     moved = R * solution
     return Step(moved - trial.F, columns.map.adjoint(moved) - change)
 
@@ -170,15 +173,16 @@ def weighted_gram(A: Any, roots: Point) -> NDArray[np.float64]:
     return np.asarray(scaled @ scaled.T)
 
 
-def column_gram(A: Any, weights: Image) -> NDArray[np.float64]:
-    """Return Aᵀ diag(weights) A."""
+def column_gram(A: Any, R: Image) -> NDArray[np.float64]:
+    """Return Aᵀ diag(R²) A."""
     if isinstance(A, CenteredMatrix):
-        return A.column_gram(weights)
+        return A.column_gram(R * R)
     if sp.issparse(A):
         A = A.tocsc()  # scaling its entries takes less time than a product with a diagonal matrix
-        scaled = sp.csc_array((A.data * weights[A.indices], A.indices, A.indptr), shape=A.shape)
-        return np.asarray((A.T @ scaled).toarray())
-    return np.asarray((weights[:, None] * A).T @ A)
+        scaled = sp.csc_array((A.data * R[A.indices], A.indices, A.indptr), shape=A.shape)
+        return np.asarray((scaled.T @ scaled).toarray())
+    scaled = R[:, None] * A
+    return np.asarray(scaled.T @ scaled)
 
 
 def solve_by_rows(
@@ -192,22 +196,28 @@ def solve_by_rows(
     return _solved(M, rhs)
 
 
-def solve_by_columns(
-    A: Any, R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
-) -> Image:
-    """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
-    scale = roots / math.sqrt(eta)  # the matrix is I + C Cᵀ − p pᵀ/η for C = diag(R) A diag(scale)
-    M = column_gram(A, R * R) * np.outer(scale, scale)
+def solve_by_columns(A: Any, R: Image, K: Derivative, eta: float, change: Point) -> Image:
+    """Solve the same system by one of as many unknowns as A has columns, for entries k > 0.
+
+    Let K/η = S (I − Q Qᵀ) S with a diagonal S, C = R A S, M = I + CᵀC and r = S · ``change``. The system is
+    (I + C (I − Q Qᵀ) Cᵀ) q = C (I − Q Qᵀ) r, and is solved by q = C z with z = a − b t, a = M⁻¹ r, b = M⁻¹ Q
+    and (I − QᵀQ + Qᵀb) t = Qᵀa.
+    """
+    S = np.sqrt(K.k / eta)
+    M = column_gram(A, R) * (S[:, None] * S)
     M.flat[:: len(M) + 1] += 1.0
-    sides = rhs[:, None] if p is None else np.column_stack([rhs, p])
-    solved = _solved(M, scale[:, None] * (A.T @ (R[:, None] * sides)))
-    inverse = sides - R[:, None] * (A @ (scale[:, None] * solved))  # (I + C Cᵀ)⁻¹ times both sides
-    x = np.asarray(inverse[:, 0])
-    if p is None:
-        return x
-    turned = inverse[:, 1:] / eta
-    small = np.eye(p.shape[1]) - p.T @ turned
-    return np.asarray(x + turned @ np.linalg.solve(small, p.T @ x))
+    z = S * change
+    if K.q is None:
+        z = _solved(M, z)
+    else:
+        Q = K.columns / np.sqrt(K.k)[:, None]
+        solved = _solved(M, np.column_stack([z, Q]))
+        z, b = solved[:, 0], solved[:, 1:]
+        small = Q.T @ b - Q.T @ Q
+        small.flat[:: len(small) + 1] += 1.0
+        t = Q.T @ z
+        z = z - b @ (t / small[0] if len(small) == 1 else np.linalg.solve(small, t))
+    return np.asarray(R * (A @ (S * z)))
 
 
 def _solved(M: NDArray[np.float64], sides: NDArray[np.float64]) -> NDArray[np.float64]:

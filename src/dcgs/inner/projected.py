@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-import scipy
 import scipy.linalg
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
@@ -15,7 +14,8 @@ from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image, SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen, vdot
+from dcgs.points import Point, frozen, norm, vdot
+from dcgs.projections import onto_l2_ball
 from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet
 from dcgs.sets.norm_balls import L2Ball
 from dcgs.validation import COUNT
@@ -195,7 +195,7 @@ class ExactState:
 @final
 @dataclass(frozen=True)
 class Exact(Inner):
-    """Solve the subproblem by one singular value decomposition and one scalar equation.
+    """Solve the subproblem by one spectrum of the data and one scalar equation.
 
     φ is then a quadratic whose minimizer over ‖x‖ ≤ ρ is x(μ) = (2AᵀA + (η + μ) I)⁻¹ h, with the
     multiplier μ = 0 if x(0) is in the ball, and else the root of ‖x(μ)‖ = ρ. No oracle is called.
@@ -237,29 +237,27 @@ class _ExactSolver(Solver):
         self.task = task
         self.state = ExactState()
         self.radius = radius
-        _, sigma, self.Vt = np.linalg.svd(A, full_matrices=False)
-        self.curvature = 2.0 * sigma**2
+        if A.shape[0] < A.shape[1]:
+            _, sigma, self.Vt = np.linalg.svd(A, full_matrices=False)
+            self.curvature = 2.0 * sigma**2
+        else:  # takes less time, and the rounding error of AᵀA is that of a gradient
+            curvature, V = np.linalg.eigh(2.0 * (A.T @ A))
+            self.Vt, self.curvature = V.T, np.maximum(curvature, 0.0)
         # 2Aᵀb, from the gradient at zero.
         self.linear = -task.f.grad(np.zeros(task.X.shape)).reshape(-1)
 
     def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         h = self.linear - (phi.w - phi.eta * phi.center).reshape(-1)
-        inside = self.Vt @ h
-        outside = h - self.Vt.T @ inside  # in the null space of A, where the curvature is η alone
-        # Twice, because a rounding error would be divided by η alone as well.
-        outside -= self.Vt.T @ (self.Vt @ outside)
-        rest = float(np.linalg.norm(outside))
-
-        def excess(mu: float) -> float:
-            scaled = inside / (self.curvature + phi.eta + mu)
-            return float(np.hypot(np.linalg.norm(scaled), rest / (phi.eta + mu))) - self.radius
-
-        mu = 0.0
-        if excess(0.0) > 0.0:
-            # At μ = ‖h‖/ρ every denominator is at least ‖h‖/ρ, so x(μ) is inside, up to rounding error.
-            mu = float(np.linalg.norm(h)) / self.radius
-            if excess(mu) < 0.0:
-                mu = float(scipy.optimize.brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
-        x = self.Vt.T @ (inside / (self.curvature + phi.eta + mu)) + outside / (phi.eta + mu)
+        inside, rest = self.Vt @ h, 0.0
+        outside = np.zeros_like(h)  # the part in the null space of A, where the curvature is η alone
+        if len(self.Vt) < len(h):
+            outside = h - self.Vt.T @ inside
+            # Twice, because a rounding error would be divided by η alone as well.
+            outside -= self.Vt.T @ (self.Vt @ outside)
+            rest = norm(outside)
+        # The minimizer is the projection of that without the ball, in a diagonal metric.
+        metric = np.append(self.curvature + phi.eta, phi.eta)
+        projected, _ = onto_l2_ball(np.append(inside, rest) / metric, self.radius, metric)
+        x = self.Vt.T @ projected[:-1] + outside * (projected[-1] / (rest or 1.0))
         self.task.outcomes[Outcome.ROUNDING] += 1
         return frozen(x.reshape(self.task.X.shape))

@@ -28,6 +28,7 @@ from dcgs.run.result import as_rows, from_rows
 from dcgs.run.stopping import Counters, Status, Stopwatch
 from dcgs.runtime import AgentLinks, Job, PartitionedError, Traffic
 from dcgs.secure.session import SecureSums
+from dcgs.tree import TreeNode, star
 
 # The journal of an agent's masked sums, in the folder of its checkpoints.
 JOURNAL = "sums.journal"
@@ -203,7 +204,8 @@ def build(problem: RunProblem) -> Run:
         horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
         accuracy=observer.accuracy,
     )
-    agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
+    tree = _tree(problem) if uses_sizes else problem.network.tree
+    agents = {i: _agent(i, problem, facts, tree[i], observer, checkpoints) for i in f.local}
     run = Run(problem, counters, observer, agents, links, checkpoints)
     with ExitStack() as stack:
         stack.callback(run.close)
@@ -222,7 +224,23 @@ def _checkpoints(problem: RunProblem, links: dict[int, AgentLinks]) -> Checkpoin
     return manager
 
 
-def _agent(i: int, problem: RunProblem, facts: Facts, observer: Observer, checkpoints: Checkpoints) -> Agent:
+def _tree(problem: RunProblem) -> tuple[TreeNode, ...]:
+    """Return the spanning tree; where any agent may be its root, that whose data are most like all data.
+
+    It has many rows, and the mean curvature of its rows is near that of all rows. Where sums are masked,
+    nobody knows which agent that is.
+    """
+    network, tree = problem.network, problem.network.tree
+    if not (network.is_complete and problem.reliable and problem.settings.sums == OPEN):
+        return tree
+    rows, curvature = problem.f.numbers(lambda _, f: [f.map.size, f.mean_curvature]).T
+    share = curvature * rows.sum() / (rows * (curvature.sum() or 1.0))
+    return star(tree, int(np.argmax(rows * np.minimum(share, 1.0 / np.maximum(share, 1.0)))))
+
+
+def _agent(
+    i: int, problem: RunProblem, facts: Facts, tree: TreeNode, observer: Observer, checkpoints: Checkpoints
+) -> Agent:
     f, network, limits = problem.f.local[i], problem.network, problem.limits
     x0, low_rank_start = problem.form.agent_start(problem.x0, f, facts.separate_rows)
     return Agent(
@@ -234,7 +252,7 @@ def _agent(i: int, problem: RunProblem, facts: Facts, observer: Observer, checkp
         low_rank_start=low_rank_start,
         degrees=network.degrees(i),
         resistances=network.resistances_of(i),
-        tree=network.tree[i],
+        tree=tree,
         reliable=problem.reliable,
         facts=facts,
         iterations=limits.iterations or sys.maxsize,
@@ -242,7 +260,7 @@ def _agent(i: int, problem: RunProblem, facts: Facts, observer: Observer, checkp
         observe=partial(observer.post, i),
         target=limits.target if problem.method.stops_itself else None,
         agree=partial(observer.agree, i),
-        certify=observer.record_certificate if network.tree[i].parent is None else lambda certified: None,
+        certify=observer.record_certificate if tree.parent is None else lambda certified: None,
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),
         resume=checkpoints.resume_point(i),

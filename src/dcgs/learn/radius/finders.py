@@ -114,6 +114,21 @@ class Finder(ABC):
         """Return the models of increasing radii, up to the one after which ``stops`` needs no larger one."""
 
 
+def last_radius(
+    radii: Sequence[float], known: Sequence[Fitted], result: Callable[[float], Fitted], stops: Stops | None
+) -> float:
+    """Return the radius after which no larger one is needed, by models that are finished."""
+    finished = [*known]
+    for radius in radii:
+        fitted = result(radius)
+        if stops is None or not fitted.finished:
+            break
+        finished.append(fitted)
+        if stops(finished):
+            return radius
+    return math.inf
+
+
 @final
 class HeldOut:
     """Sums over the rows that the agents of this process hold out, with differences from no model."""
@@ -208,7 +223,7 @@ class NewtonFinder(Finder):
                 self._learn(n, searches[r, n], ahead)
             for (_, n), search in searches.items():
                 search.at = self._best(n, search.X)
-            last = self._last(radii, known, searches, stops)
+            last = last_radius(radii, known, lambda r: self._result(r, searches), stops)
         return [self._result(r, searches) for r in radii if r <= last]
 
     def _fit_exactly(
@@ -266,24 +281,6 @@ class NewtonFinder(Finder):
             search.share *= 0.25
         else:
             search.share = min(1.0, 4.0 * search.share) if search.share > 0.0 else _SHARE
-
-    def _last(
-        self,
-        radii: Sequence[float],
-        known: Sequence[Fitted],
-        searches: dict[tuple[float, int], _Search],
-        stops: Stops | None,
-    ) -> float:
-        """Return the radius after which no larger one is needed, by models that are finished."""
-        finished = [*known]
-        for radius in radii:
-            fitted = self._result(radius, searches)
-            if stops is None or not fitted.finished:
-                break
-            finished.append(fitted)
-            if stops(finished):
-                return radius
-        return math.inf
 
     def _result(self, radius: float, searches: dict[tuple[float, int], _Search]) -> Fitted:
         local = [searches[radius, n] for n in range(len(self.folds))]

@@ -35,11 +35,12 @@ from dcgs.learn.radius.finders import (
     Stops,
     Sums,
     first_atom_radius,
+    last_radius,
 )
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.sums import Reductions, Request, Steps
-from dcgs.methods.fast.sums_control import SmoothnessEstimate
-from dcgs.momentum import Momentum
+from dcgs.methods.fast.sums_control import AcceleratedSteps, SmoothnessEstimate, SummedModel
+from dcgs.methods.fast.sums_root import relative
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
@@ -57,8 +58,8 @@ _MANY_ROWS, _ALIKE = 100, 0.05
 # _WHOLE, at least, has all features. The next sum may finish a model if its gap seems to be at most _SOON
 # times what it is to be.
 _MANY_FEATURES, _LARGE, _MOST_FEATURES, _WHOLE, _SOON = 1000, 0.8, 0.6, 6, 1.3
-# A step is found to this share of its length, and at least to this share of the loss.
-_INEXACT, _EXACT = 0.05, 1e-12
+# A step with the own data of the root need not be more accurate than this share of the loss.
+_EXACT = 1e-12
 # The numbers that agents are told of a model: θ, whether the step is better and whether it is the last, f and
 # four sums over the rows held out. Bits follow, which say what to send.
 _TOLD = 8
@@ -116,39 +117,19 @@ class _Run:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """f, its gradient and the root's own share of it at a point y: from these the next step is taken.
-
-    ``is_whole`` is False if not all entries of the gradient were sent.
-    """
-
-    y: Point
-    value: float
-    grad: Point
-    own_value: float
-    own_grad: Point
-    is_whole: bool
-
-    def excess(self, x: Point, value: float, own_value: float) -> tuple[float, float]:
-        """Return ‖x − y‖², and by how much f(x) exceeds this model of it without Λ."""
-        d = x - self.y
-        own = own_value - self.own_value - vdot(self.own_grad, d)
-        return vdot(d, d), value - self.value - vdot(self.grad, d) - own
-
-
-@final
 class _Control:
     """The root's judgment of the steps of one model, and its next step.
 
-    ``own`` is the root's own loss and the number of sites, whose product is h; None if h is zero.
+    ``own`` is the root's own loss and the number of sites, whose product is h; None if h is zero. ``at_y`` is
+    what the model knows besides: h and its gradient at y, and True if all entries of ∇f were sent.
     """
 
-    def __init__(self, X: ProjectableSet, own: tuple[Objective, int] | None, null: float, L: float) -> None:
+    def __init__(
+        self, X: ProjectableSet, own: tuple[Objective, int] | None, null: float, L: float, x: Point
+    ) -> None:
         self.X, self.own, self.null = X, own, null
-        self.smoothness, self.momentum = SmoothnessEstimate(L), Momentum()
-        self.lowest, self.lower = math.inf, -math.inf
-        self.model: _Model | None = None
+        self.steps, self.lower = AcceleratedSteps(x, x, smoothness=SmoothnessEstimate(L)), -math.inf
+        self.at_y = 0.0, x, True
         self.solver: Solver | None = None
         self.correction = np.empty(0)
         self.partial, self.may_finish = 0, False
@@ -158,7 +139,8 @@ class _Control:
         return self._is_near(self.lower, GAP)
 
     def _is_near(self, lower: float, gap: float) -> bool:
-        return self.lowest - lower <= max(gap * (self.null - self.lowest), ROUNDING * abs(self.lowest))
+        lowest = self.steps.lowest
+        return lowest - lower <= max(gap * (self.null - lowest), ROUNDING * abs(lowest))
 
     def gradient(self, entries: Point, run: _Run, own: Point) -> Point:
         """Return ∇f(y) from the entries that were sent, and ∇h(y) for the others."""
@@ -171,7 +153,7 @@ class _Control:
 
     def features(self, run: _Run, to: Point) -> NDArray[np.bool_]:
         """Return which entries of the next gradient are to be sent, for a step to ``to``."""
-        at = self.model
+        at = self.steps.model
         whole = np.ones(to.size, dtype=np.bool_)
         if to.size < _MANY_FEATURES or at is None or self.may_finish or self.partial + 1 >= _WHOLE:
             return whole
@@ -182,49 +164,40 @@ class _Control:
 
     def judge(self, run: _Run, values: Sequence[float], grad: Point, own: Sequence[Any]) -> bool:
         """Accept the last step or not: f at x and at y, ∇f(y), and the same of h."""
-        (value, value_y), x, y = values, run.x.x, run.y.x
+        (value, value_y), y, steps = values, run.y.x, self.steps
         lower = value_y - vdot(grad, y) + self.X.lmo(grad).dot(grad)
         if run.sent is None:
             self.lower = max(self.lower, lower)
         self.may_finish = self._is_near(lower, _SOON * GAP)
-        last, self.model = self.model, _Model(y, value_y, grad, own[1], own[2], run.sent is None)
-        rounding = ROUNDING * abs(value)
-        squared, excess = (0.0, 0.0) if last is None else last.excess(x, value, own[0])
-        is_long = last is not None and excess > 0.5 * self.smoothness.L * squared + rounding
-        if last is not None and is_long and last.is_whole:
-            # The step was too long: repeat it.
-            self.smoothness.increase(2.0 * excess / squared)
-            self.model, self.momentum = last, Momentum()
-            return False
-        if is_long or value > self.lowest + rounding:
-            # f has increased, or features matter that were left out: go back to the best point, without
-            # momentum.
-            self.model, self.momentum = None, Momentum()
-            return False
-        self.lowest = value
-        if squared > 0.0:
-            self.smoothness.decrease(max(2.0 * excess / squared, ROUNDING * self.smoothness.L))
-        return True
+        last, (own_y, own_grad, is_whole), rounding = steps.model, self.at_y, ROUNDING * abs(value)
+        curvature, is_long, most = None, False, steps.lowest + rounding
+        if last is not None:
+            squared, excess = last.excess(steps.x, value)
+            excess -= own[0] - own_y - vdot(own_grad, steps.x - last.at)
+            is_long = excess > 0.5 * steps.smoothness.L * squared + rounding
+            if squared > 0.0:
+                curvature = max(2.0 * excess / squared, ROUNDING * steps.smoothness.L)
+        if is_long and not is_whole:  # features matter that were left out: undo the step
+            most = -math.inf
+        is_better = steps.judge(SummedModel(y, value_y, grad), value, most, curvature, is_long, not is_whole)
+        if steps.model is not last:
+            self.at_y = own[1], own[2], run.sent is None
+        return is_better
 
-    def step(self, x: Point, best: Point) -> tuple[Point, float]:
-        """Return the next point, and how far to extrapolate from x beyond it."""
-        at, L = self.model, self.smoothness.L
+    def step(self) -> float:
+        """Take the next step; return how far to extrapolate beyond it."""
+        steps, L = self.steps, self.steps.smoothness.L
+        at, (_, own_grad, _) = steps.model, self.at_y
         if at is None:
-            return best, 0.0
+            return 0.0
         if self.own is None:
-            to = self.X.project(at.y - at.grad / L)
-        else:
-            own, m = self.own
-            if self.solver is None:
-                inner = best_inner(own, self.X, may_project=True)
-                self.solver = inner.start(Task(own, self.X, CountedOracle(self.X), best))
-            phi = Subproblem(own, (at.grad - at.own_grad) / m, L / m, at.y)
-            floor = _EXACT * abs(self.null) / m
-            to = self.solver(
-                phi, lambda v: max(floor, 0.5 * phi.eta * _INEXACT**2 * vdot(v - at.y, v - at.y))
-            )
-        uphill = vdot(at.y - to, to - x) > 0.0
-        return to, self.momentum.weight(restart=uphill)
+            return steps.move(self.X.project(at.at - at.grad / L))
+        own, m = self.own
+        if self.solver is None:
+            inner = best_inner(own, self.X, may_project=True)
+            self.solver = inner.start(Task(own, self.X, CountedOracle(self.X), steps.best))
+        phi = Subproblem(own, (at.grad - own_grad) / m, L / m, at.at)
+        return steps.move(self.solver(phi, relative(phi, _EXACT * abs(self.null) / m)))
 
 
 @final
@@ -263,16 +236,20 @@ class SumsFinder(Finder):
     ) -> Steps[list[Fitted]]:
         """Return the models of increasing radii; they start from models that are known, or between them."""
         runs = {(r, n): self._run(r, n, known) for r in radii for n in range(len(self.folds))}
-        controls = {key: self._control(*key) for key in runs} if self.root in self.hosts else {}
+        controls = (
+            {key: self._control(*key, run.x.x) for key, run in runs.items()}
+            if self.root in self.hosts
+            else {}
+        )
         last = math.inf
         for _ in range(_MOST_SUMS):
             going = {key: run for key, run in runs.items() if key[0] <= last and not run.is_finished}
             if not going:
                 break
             yield from self._sum(going, controls)
-            last = self._last(radii, known, runs, stops)
+            last = last_radius(radii, known, lambda r: self._fitted(r, runs), stops)
         for (_, n), control in controls.items():
-            self.L[n] = control.smoothness.L
+            self.L[n] = control.steps.smoothness.L
         return [self._fitted(r, runs) for r in radii if r <= last]
 
     def _sum(self, going: Mapping[tuple[float, int], _Run], controls: Mapping[Any, _Control]) -> Steps[None]:
@@ -305,7 +282,8 @@ class SumsFinder(Finder):
         values, held_out = sums[:2].tolist(), sums[2:]
         is_better = control.judge(run, values, control.gradient(entries, run, own[2]), own)
         is_finished = control.is_finished
-        to, theta = (x.x, 0.0) if is_finished else control.step(x.x, x.x if is_better else run.best.x)
+        theta = 0.0 if is_finished else control.step()
+        to = x.x if is_finished else control.steps.x
         numbers = np.array([theta, is_better, is_finished, values[0], *held_out])
         return np.append(numbers, _packed(control.features(run, to))), to.reshape(-1)
 
@@ -324,11 +302,11 @@ class SumsFinder(Finder):
         at = self._point(x if X.accepts(x) else X.project(x), n)
         return _Run(n, at, at, at)
 
-    def _control(self, radius: float, n: int) -> _Control:
+    def _control(self, radius: float, n: int, x: Point) -> _Control:
         X = self.set_of(radius)
         assert isinstance(X, ProjectableSet)
         own = (self.folds[n].train[self.root], self.agents) if self.has_model else None
-        return _Control(X, own, self.null.losses[n], self.L[n])
+        return _Control(X, own, self.null.losses[n], self.L[n], x)
 
     def _point(self, x: Point, n: int) -> _Point:
         return _Point(x, {i: self.folds[n].train[i].map.image(x) for i in self.hosts})
@@ -341,24 +319,6 @@ class SumsFinder(Finder):
             numbers.append([f.loss.value(x), f.loss.value(y), *self.held_out.sums(i, run.n, run.x.x)])
             gradients.append(run.part(f.map.adjoint(f.loss.grad(y))))
         return [np.array(numbers), np.concatenate(gradients)]
-
-    def _last(
-        self,
-        radii: Sequence[float],
-        known: Sequence[Fitted],
-        runs: Mapping[tuple[float, int], _Run],
-        stops: Stops | None,
-    ) -> float:
-        """Return the radius after which no larger one is needed, by models that are finished."""
-        finished = [*known]
-        for radius in radii:
-            fitted = self._fitted(radius, runs)
-            if stops is None or not fitted.finished:
-                break
-            finished.append(fitted)
-            if stops(finished):
-                return radius
-        return math.inf
 
     def _fitted(self, radius: float, runs: Mapping[tuple[float, int], _Run]) -> Fitted:
         local = [runs[radius, n] for n in range(len(self.folds))]

@@ -1,12 +1,13 @@
-"""Step sizes of FastDCGS by sums: a model of f, and an estimate of its smoothness."""
+"""Accelerated steps along sums, judged by the root: by FastDCGS, and for the models of a path of radii."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from dcgs.methods.base import Agent
+from dcgs.momentum import Momentum
 from dcgs.points import Point, vdot
 
 # A smoothness that was too small is increased by this factor at least.
@@ -37,16 +38,15 @@ class SummedModel:
     grad: Point
     preconditioner: Point | None = None
 
-    def bound(self, x: Point, smoothness: float) -> float:
-        """Return an upper bound of f(x), if f has this smoothness."""
+    def excess(self, x: Point, value: float) -> tuple[float, float]:
+        """Return ‖x − y‖² for this point y, and what ``value`` exceeds the linear approximation at x by."""
         d = x - self.at
-        return self.value + vdot(self.grad, d) + 0.5 * smoothness * self.dot(d, d)
+        return self.dot(d, d), value - self.value - vdot(self.grad, d)
 
     def curvature(self, x: Point, value: float) -> float:
         """Return the mean curvature of f between this point and x, where f has ``value``."""
-        d = x - self.at
-        length = self.dot(d, d)
-        return 2.0 * (value - self.value - vdot(self.grad, d)) / length if length > 0.0 else 0.0
+        squared, excess = self.excess(x, value)
+        return 2.0 * excess / squared if squared > 0.0 else 0.0
 
     def dot(self, a: Point, b: Point) -> float:
         """Return ⟨a, b⟩, with the preconditioner if there is one."""
@@ -105,3 +105,58 @@ class SmoothnessEstimate:
             return False
         self.weight, self.L = 0.0, max(self.L, curvature)
         return True
+
+
+@final
+@dataclass(eq=False)
+class AcceleratedSteps:
+    """The last step x, the last accepted point ``best``, where f is ``lowest``, and what the next step needs.
+
+    ``model`` is f at y, where the next step begins; None after one that was undone.
+    """
+
+    x: Point
+    best: Point
+    model: SummedModel | None = None
+    lowest: float = math.inf
+    smoothness: SmoothnessEstimate = field(default_factory=SmoothnessEstimate)
+    momentum: Momentum = field(default_factory=Momentum)
+
+    def restart(self, x: Point) -> None:
+        """Continue from x, without momentum and without a model."""
+        self.x, self.model, self.momentum = x, None, Momentum()
+
+    def judge(
+        self,
+        at_y: SummedModel,
+        value: float,
+        most: float,
+        curvature: float | None,
+        is_long: bool,
+        counts: bool,
+    ) -> bool:
+        """Return True if x is the best point now: f is ``value`` there, and as ``at_y`` says at y.
+
+        ``curvature`` was seen along the step, None if there was none. A step that was too long is repeated
+        with a larger Λ, unless it ``counts``. If f has increased to above ``most``, the step is undone.
+        """
+        last, self.model = self.model, at_y
+        if is_long and not counts:
+            assert curvature is not None
+            self.smoothness.increase(curvature)
+            self.model, self.momentum = last, Momentum()
+            return False
+        if value > most:
+            self.restart(self.best)
+            return False
+        self.best, self.lowest = self.x, value
+        if curvature is not None:
+            (self.smoothness.increase if is_long else self.smoothness.decrease)(curvature)
+        return True
+
+    def move(self, x: Point, restart: bool = False) -> float:
+        """Step to x; return how far to extrapolate beyond it, as a share of the way from the last step."""
+        assert self.model is not None
+        uphill = self.model.dot(self.model.at - x, x - self.x) > 0.0
+        self.x = x
+        return self.momentum.weight(restart=uphill or restart)

@@ -13,9 +13,8 @@ from dcgs.inner import Accuracy, Inner, Solver, Subproblem, Task, gap_at_most
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, gap_noise, summable_tolerance
 from dcgs.methods.fast.preconditioner import summed_preconditioner
-from dcgs.methods.fast.sums_control import SmoothnessEstimate, SummedModel
+from dcgs.methods.fast.sums_control import AcceleratedSteps, SummedModel
 from dcgs.methods.reduction import Value, is_flooded
-from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.points import Point, norm, vdot
 
@@ -74,25 +73,15 @@ class DualRequests:
 @final
 @dataclass(eq=False)
 class SumsRootState:
-    """The last step x, the last accepted point ``best``, and what the next step needs.
+    """The steps, and what else the root needs.
 
-    ``model`` is f at the last y, None after a rejected step. ``lowest`` is f(best) − f(x⁰).
     ``preconditioner`` is h, if there is one. ``bounds`` has the best lower bound of f*.
     """
 
-    x: Point
-    best: Point
-    model: SummedModel | None = None
-    lowest: float = 0.0
-    smoothness: SmoothnessEstimate = field(default_factory=SmoothnessEstimate)
-    momentum: Momentum = field(default_factory=Momentum)
+    steps: AcceleratedSteps
     preconditioner: Point | None = None
     bounds: Bounds = field(default_factory=Bounds)
     dual: DualRequests = field(default_factory=DualRequests)
-
-    def restart(self, x: Point) -> None:
-        """Continue from x, without momentum and without a model."""
-        self.x, self.model, self.momentum = x, None, Momentum()
 
 
 @final
@@ -136,9 +125,9 @@ class SumsRoot:
         self.solver: Solver | None = None
         self._agent, self._zero, self._inner, self._model = agent, zero, inner, zero
         if agent.tree.parent is None or self.everywhere:
-            self.state = state or SumsRootState(agent.x0, agent.x0)
+            self.state = state or SumsRootState(AcceleratedSteps(agent.x0, agent.x0))
             starts = own_data and state is None
-            self._start(agent.f if starts or self.state.smoothness.weight else zero, agent.task)
+            self._start(agent.f if starts or self.state.steps.smoothness.weight else zero, agent.task)
 
     @property
     def _is_relative(self) -> bool:
@@ -156,22 +145,27 @@ class SumsRoot:
         """
         at, agent = self.state, self._agent
         assert at is not None
+        steps = at.steps
         sums = self._split(at, y, total)
         gap, is_rounding = self._gap(at, k, sums)
         ends = gap is not None and agent.target is not None and agent.target.ends(gap)
-        inside = agent.X.restore(at.x) if ends and k > 1 else at.x
-        if gap is not None and ends and inside is at.x:  # line 4
+        inside = agent.X.restore(steps.x) if ends and k > 1 else steps.x
+        if gap is not None and ends and inside is steps.x:  # line 4
             return gap.as_array(), np.empty(0)
-        scale = -at.lowest if at.lowest < 0.0 else sums.model.gap(agent)
+        scale = -steps.lowest if steps.lowest < 0.0 else sums.model.gap(agent)
         # By so much f may increase: not at all if no solve stops by its Wolfe gap.
         e = 0.0 if self._is_relative else summable_tolerance(k, scale)
         if ends:
-            at.restart(inside)
+            steps.restart(inside)
         else:
             self._judge(at, k, e, sums)  # line 5
-        theta = 0.0 if at.model is None else self._step(at, at.model, e / k**2)
+        theta = 0.0 if steps.model is None else self._step(steps, steps.model, e / k**2)
         # A gap that is rounding error is measured where it has the least: at y = x.
-        return np.array([0.0 if is_rounding else theta]), at.x.reshape(-1), *self._request(at, k, gap, sums)
+        return (
+            np.array([0.0 if is_rounding else theta]),
+            steps.x.reshape(-1),
+            *self._request(at, k, gap, sums),
+        )
 
     def _split(self, at: SumsRootState, y: Point, total: Value) -> _Sums:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
@@ -198,7 +192,7 @@ class SumsRoot:
         if agent.target is None:
             return None, False
         # If y is x, both values have the same bits.
-        apart = 0.0 if np.array_equal(model.at, at.x) else 2.0 * sums.error
+        apart = 0.0 if np.array_equal(model.at, at.steps.x) else 2.0 * sums.error
         noise = gap_noise(sums.noise, norm(model.at), agent.X.diameter)
         at_start = k == 1 and agent.origin is None
         above = CertifiedGap(sums.value - model.value + apart, -sums.value - sums.error, noise, at_start)
@@ -218,80 +212,67 @@ class SumsRoot:
         if target is None or gap is None:
             return ()
         threshold = target.threshold(gap.decrease)
-        if not at.dual.is_due(k, min(at.lowest, sums.value), gap, threshold):
+        if not at.dual.is_due(k, min(at.steps.lowest, sums.value), gap, threshold):
             return ()
         return np.array([_SHARE * threshold / self._agent.facts.agents]), sums.model.grad.reshape(-1)
 
     def _judge(self, at: SumsRootState, k: int, e: float, sums: _Sums) -> None:
         """Judge the last step: accept it, shorten it, or undo it if it increased f by more than e."""
-        value, rounding = sums.value, sums.error
-        last, at.model, unlike, too_long = at.model, sums.model, 0.0, False
+        steps, last, value, rounding = at.steps, at.steps.model, sums.value, sums.error
+        x, unlike, is_long, counts = steps.x, None, False, False
         if last is not None:
-            explained, error = self._explained(at, last)
-            unlike = last.curvature(at.x, value - explained)
-            too_long = value - explained > last.bound(at.x, at.smoothness.L) + rounding + error
+            explained, error = self._explained(steps, last)
+            squared, excess = last.excess(x, value - explained)
+            unlike = 2.0 * excess / squared if squared > 0.0 else 0.0
+            is_long = excess > 0.5 * steps.smoothness.L * squared + rounding + error
+            fall = _FALL * vdot(last.grad, last.at - x)
+            counts = steps.smoothness.weight > 0.0 and value + rounding < steps.lowest - fall
         if k == 1:
             self._first(at, sums)
-        elif last is not None and too_long and not self._is_lower(at, last, value + rounding):
-            # The step was too long: repeat it with a larger Λ.
-            at.smoothness.increase(unlike)
-            at.model, at.momentum = last, Momentum()
-        elif value > at.lowest + e + rounding:
-            # f has increased: go back to the best point, without momentum.
-            at.restart(self._agent.X.restore(at.best))
-        else:
-            at.best, at.lowest = at.x, value
-            if too_long:
-                at.smoothness.increase(unlike)
-            elif last is not None:
-                at.smoothness.decrease(unlike)
-        if last is not None and at.smoothness.weight:
-            curvature = last.curvature(at.x, value)
-            if at.smoothness.leaves_data(curvature, curvature - unlike):
-                self._start(self._zero, replace(self._agent.task, x0=at.x, saved=None))
+        steps.judge(sums.model, value, steps.lowest + e + rounding, unlike, is_long, counts)
+        if steps.model is None:
+            steps.x = self._agent.X.restore(steps.x)
+        if last is not None and unlike is not None and steps.smoothness.weight:
+            curvature = last.curvature(x, value)
+            if steps.smoothness.leaves_data(curvature, curvature - unlike):
+                self._start(self._zero, replace(self._agent.task, x0=steps.x, saved=None))
 
     def _first(self, at: SumsRootState, sums: _Sums) -> None:
         """Start Λ, and the preconditioner if there is one."""
         at.preconditioner, own = sums.model.preconditioner, self._agent.f.mean_curvature
-        at.lowest = sums.value
         if self._model is not self._zero and own <= 0.0:  # the root's data say nothing
             self._start(self._zero, self._agent.task)
         if self._model is self._zero:
-            at.smoothness.start(sums.smoothness, sums.mean_curvature)
+            at.steps.smoothness.start(sums.smoothness, sums.mean_curvature)
         else:
-            at.smoothness.start_with_data(sums.mean_curvature, own, self._agent.facts.agents)
+            at.steps.smoothness.start_with_data(sums.mean_curvature, own, self._agent.facts.agents)
             at.dual = DualRequests.with_data()
 
-    def _explained(self, at: SumsRootState, last: SummedModel) -> tuple[float, float]:
+    def _explained(self, steps: AcceleratedSteps, last: SummedModel) -> tuple[float, float]:
         """Return c (f_root(x) − f_root(z) − ⟨∇f_root(z), x − z⟩) and its rounding error."""
-        f, weight = self._agent.f, at.smoothness.weight
+        f, weight = self._agent.f, steps.smoothness.weight
         if weight == 0.0:
             return 0.0, 0.0
         image = f.map.image(last.at)
         (fall, error), (fall_z, error_z) = (
-            self._agent.baseline.decrease(p, f.map.image(p)) for p in (at.x, last.at)
+            self._agent.baseline.decrease(p, f.map.image(p)) for p in (steps.x, last.at)
         )
-        slope = vdot(f.map.adjoint(f.loss.grad(image)), at.x - last.at)
-        noise = f.grad_error(last.at, image) * norm(at.x - last.at)
+        slope = vdot(f.map.adjoint(f.loss.grad(image)), steps.x - last.at)
+        noise = f.grad_error(last.at, image) * norm(steps.x - last.at)
         return weight * (fall_z - fall - slope), weight * (error + error_z + noise)
 
-    def _is_lower(self, at: SumsRootState, last: SummedModel, value: float) -> bool:
-        """Return True if f has fallen so far that a step with the root's data counts although it was long."""
-        return at.smoothness.weight > 0.0 and value < at.lowest - _FALL * vdot(last.grad, last.at - at.x)
-
-    def _step(self, at: SumsRootState, model: SummedModel, gap: float) -> float:
+    def _step(self, steps: AcceleratedSteps, model: SummedModel, gap: float) -> float:
         """Move x to the minimizer of the model, up to this gap; return θ."""
         assert self.solver is not None
-        f, c = self._agent.f, at.smoothness.weight or 1.0
+        f, weight = self._agent.f, steps.smoothness.weight
+        c = weight or 1.0
         w = model.grad if self._model is self._zero else model.grad / c - f.grad(model.at)
-        phi = Subproblem(self._model, w, at.smoothness.L / c, model.at, at.preconditioner)
-        accuracy = gap_at_most(gap) if self._model is self._zero else _relative(phi, gap / c)
-        x_prev, at.x = at.x, self.solver(phi, accuracy)  # line 6
-        uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
-        is_long = at.smoothness.weight > 0.0 and at.momentum.t > _LONGEST
-        return at.momentum.weight(restart=uphill or is_long)  # line 7
+        phi = Subproblem(self._model, w, steps.smoothness.L / c, model.at, model.preconditioner)
+        accuracy = gap_at_most(gap) if self._model is self._zero else relative(phi, gap / c)
+        x = self.solver(phi, accuracy)  # line 6
+        return steps.move(x, restart=weight > 0.0 and steps.momentum.t > _LONGEST)  # line 7
 
 
-def _relative(phi: Subproblem, least: float) -> Accuracy:
+def relative(phi: Subproblem, least: float) -> Accuracy:
     """Return the accuracy with which φ(x) − min φ is small beside the term of the step's length."""
     return lambda x: max(least, 0.5 * phi.eta * _PRECISION**2 * phi.squared(x - phi.center))
