@@ -1,7 +1,7 @@
 """Masked reductions: what ``sums`` computes from open messages, from sums of masked words.
 
-On a complete graph a sum that all agents learn takes one round: each sends its masked words to all others.
-What the root alone may read is summed along the tree, as are long arrays, whose words would be many.
+A sum that all agents learn is flooded where that takes less time, as an open one is. What the root alone may
+read is summed along the tree.
 
 Sums, counts of texts and flags are those of ``dcgs.secure``. An extreme number is found by flags, eight bits
 in each of eight sums: all agents learn the number, and not whose it is. A bound is the power of two above it.
@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.floors import Floors
-from dcgs.methods.reduction import Value, added, tree_answer
+from dcgs.methods.reduction import Place, Value, added, answer_for_all, tree_answer
 from dcgs.protocol import Program, side_by_side
 from dcgs.secure.session import SecureSums
-from dcgs.secure.sum import Reduce, complete_answer, secure_answer, secure_any, secure_powers
+from dcgs.secure.sum import Reduce, secure_answer, secure_any, secure_powers
 from dcgs.secure.union import secure_union
-from dcgs.tree import TreeNode
 
 if TYPE_CHECKING:
     from dcgs.learn.sums import Request
@@ -35,36 +34,17 @@ Total: TypeAlias = Callable[..., Program[Value]]
 
 SHORT = 1024
 """An array of one dimension with at most this many numbers has an exponent for each."""
-# A sum on a complete graph whose messages have at most so many bytes in all takes one round.
-_ONE_ROUND = 1 << 20
 _BITS = 8
 _POWERS = np.array([-1072, *range(-128, 265, 8), 512, 1024])
 
 
-def along(tree: TreeNode) -> Reduce:
-    """Return the reduction along the spanning tree."""
-    return partial(tree_answer, tree=tree, combine=added)
-
-
-def for_all(tree: TreeNode, is_complete: bool, agents: int) -> Reduce:
-    """Return the reduction of words whose total all agents learn."""
-
-    def reduce(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
-        sent = agents * (agents - 1) * sum(array.nbytes for array in value)
-        if is_complete and sent <= _ONE_ROUND:
-            return complete_answer(value, answer=answer)
-        return along(tree)(value, answer=answer)
-
-    return reduce
-
-
-def network_total(tree: TreeNode, is_complete: bool, secure: SecureSums | None, name: str) -> Total:
+def network_total(place: Place, secure: SecureSums | None, name: str) -> Total:
     """Return how an agent adds up arrays over the network; masked, unless ``secure`` is None."""
 
     def total(*arrays: NDArray[np.float64]) -> Program[Value]:
+        reduce = partial(answer_for_all, place=place)
         if secure is None:
-            return (yield from along(tree)(arrays, answer=_same))
-        reduce = for_all(tree, is_complete, secure.agents)
+            return (yield from reduce(arrays, answer=_same))
         yield from secure.begin(reduce)
         names = [f"{name} {array.shape}" for array in arrays]
         return (yield from secure.answer(arrays, reduce, _same, names))
@@ -76,16 +56,17 @@ def masked_results(
     requests: Sequence[Request],
     i: int,
     packed: Mapping[int, Any],
-    tree: TreeNode,
-    is_complete: bool,
+    place: Place,
     secure: SecureSums,
 ) -> Program[list[Any]]:
     """Return the results of requests for agent i; ``packed`` has its texts of unions as one array.
 
-    The sums that requests take at the same time are one.
+    The sums that requests take at the same time are one; along the tree if the root alone may read one.
     """
-    reduce, kinds = for_all(tree, is_complete, secure.agents), [request.operation for request in requests]
-    yield from secure.begin(reduce)
+    for_all = partial(answer_for_all, place=place)
+    by_root = partial(tree_answer, tree=place.node, combine=added)
+    kinds = [request.operation for request in requests]
+    yield from secure.begin(for_all)
     sums = [k for k, kind in enumerate(kinds) if kind == "sum"]
     masked = [k for k, kind in enumerate(kinds) if kind not in ("sum", "union")]
     programs = [_result(requests[k], i, secure) for k in masked]
@@ -98,12 +79,12 @@ def masked_results(
         except StopIteration as end:
             answers = end.value
             break
-        totals = yield from _as_one(asked, along(tree) if any(some.by_root for some in asked) else reduce)
+        totals = yield from _as_one(asked, by_root if any(some.by_root for some in asked) else for_all)
     results = dict(zip(masked, answers, strict=False))
     results |= dict(zip(sums, answers[-1] if sums else (), strict=True))
     for k, kind in enumerate(kinds):
         if kind == "union":
-            results[k] = yield from packed[k](tree)
+            results[k] = yield from packed[k](place.node)
     return [results[k] for k in range(len(requests))]
 
 
