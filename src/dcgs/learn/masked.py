@@ -23,7 +23,7 @@ from dcgs.floors import Floors
 from dcgs.methods.reduction import Place, Value, added, answer_for_all, tree_answer
 from dcgs.protocol import Program, side_by_side
 from dcgs.secure.session import SecureSums
-from dcgs.secure.sum import Reduce, secure_answer, secure_any, secure_powers
+from dcgs.secure.sum import POWERS, Reduce, secure_answer, secure_any, secure_powers
 from dcgs.secure.union import secure_union
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ Total: TypeAlias = Callable[..., Program[Value]]
 SHORT = 1024
 """An array of one dimension with at most this many numbers has an exponent for each."""
 _BITS = 8
-_POWERS = np.array([-1072, *range(-128, 265, 8), 512, 1024])
 
 
 def network_total(place: Place, secure: SecureSums | None, name: str) -> Total:
@@ -187,7 +186,7 @@ def _min(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -
 
 def _bound(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
     """Return a power of two that the sizes of all agents' numbers do not reach."""
-    powers = yield from secure_powers(np.abs(numbers), _POWERS, secure.masked(reduce), name)
+    powers = yield from secure_powers(np.abs(numbers), POWERS, secure.masked(reduce), name)
     return np.ldexp(1.0, np.minimum(powers, 1023))
 
 

@@ -245,6 +245,15 @@ class Reductions:
         other._masks = self._masks
         return other
 
+    def secure_run(self) -> bool | Literal["unmasked"] | dict[int, SecureSums]:
+        """Return what ``secure`` of a run of these agents is: masked sums with keys that follow from theirs.
+
+        Before keys are known, the run exchanges its own.
+        """
+        if not self._masks or any(masks.sums == 0 for masks in self._masks.values()):
+            return self.secure
+        return {i: masks.inside(f"run {masks.runs}") for i, masks in self._masks.items()}
+
     def close(self) -> None:
         """Close the journals of masked sums."""
         for masks in self._masks.values():

@@ -255,6 +255,8 @@ def _secure(i: int, problem: RunProblem) -> SecureSums | None:
     settings, agents = problem.settings, len(problem.network)
     if settings.sums == OPEN:
         return None
+    if i in settings.masks and settings.checkpoint is None:  # a run that is resumed finds its keys by itself
+        return settings.masks[i]
     if settings.sums != MASKED:
         return SecureSums(i, agents, is_masked=False)
     if settings.checkpoint is not None:
