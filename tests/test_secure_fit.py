@@ -151,6 +151,28 @@ def test_a_masked_fit_is_the_open_one(name: str) -> None:
     assert masked.score(X[rows], y[rows]) == pytest.approx(plain.score(X[rows], y[rows]), abs=1e-6)
 
 
+@pytest.mark.parametrize("make", [nx.complete_graph, nx.cycle_graph])
+@pytest.mark.parametrize("name", DATA)
+def test_a_masked_fit_takes_two_sums_more_than_the_open_one_at_most(name: str, make: Any) -> None:
+    kind, load, options, _ = DATA[name]
+    X, y = load(return_X_y=True)
+    graph = make(4)
+    plain, masked = (fitted(kind(graph=graph, secure=secure, **options), X, y) for secure in (False, True))
+    # Of keys; and of words that are too long to be flooded.
+    assert masked.rounds_ - plain.rounds_ <= 2 * nx.diameter(graph)
+
+
+def test_the_largest_of_short_numbers_is_found_in_two_sums() -> None:
+    network = dcgs.Reductions(nx.complete_graph(3), secure=True)
+    network.sum("keys", {i: [1.0] for i in range(3)})
+    for numbers, rounds in (([0.5, 4.5, 5.0], 2), ([-4.5, -2.0, -2.0], 2), ([0.1, 0.3, 0.2], 8)):
+        network.sent.clear()
+        assert network.max("ratings", {i: [[own]] for i, own in enumerate(numbers)})[0].tolist() == [
+            max(numbers)
+        ]
+        assert network.rounds == rounds
+
+
 def test_masked_ratings_are_the_open_ones() -> None:
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 24, 300), rng.integers(0, 12, 300)

@@ -4,7 +4,8 @@ A sum that all agents learn is flooded where that takes less time, as an open on
 read is summed along the tree.
 
 Sums, counts of texts and flags are those of ``dcgs.secure``. An extreme number is found by flags, eight bits
-in each of eight sums: all agents learn the number, and not whose it is. A bound is the power of two above it.
+in each of at most eight sums: all agents learn the number, and not whose it is. Sums end where no number that
+may be the largest has further bits, which is told by a flag. A bound is the power of two above it.
 Unions are of what all sites know once they have agreed, such as names of columns, and are not masked.
 """
 
@@ -23,8 +24,9 @@ from dcgs.floors import Floors
 from dcgs.methods.reduction import Place, Value, added, answer_for_all, tree_answer
 from dcgs.protocol import Program, side_by_side
 from dcgs.secure.session import SecureSums
-from dcgs.secure.sum import POWERS, Reduce, secure_answer, secure_any, secure_powers
+from dcgs.secure.sum import POWERS, Reduce, secure_answer, secure_any, secure_max, secure_powers
 from dcgs.secure.union import secure_union
+from dcgs.tree import TreeNode
 
 if TYPE_CHECKING:
     from dcgs.learn.sums import Request
@@ -34,7 +36,6 @@ Total: TypeAlias = Callable[..., Program[Value]]
 
 SHORT = 1024
 """An array of one dimension with at most this many numbers has an exponent for each."""
-_BITS = 8
 
 
 def network_total(place: Place, secure: SecureSums | None, name: str) -> Total:
@@ -54,11 +55,12 @@ def network_total(place: Place, secure: SecureSums | None, name: str) -> Total:
 def masked_results(
     requests: Sequence[Request],
     i: int,
-    packed: Mapping[int, Any],
+    packed: Mapping[int, NDArray[Any]],
+    agreed: Callable[[Sequence[NDArray[Any]], TreeNode], Program[list[Any]]],
     place: Place,
     secure: SecureSums,
 ) -> Program[list[Any]]:
-    """Return the results of requests for agent i; ``packed`` has its texts of unions as one array.
+    """Return the results of requests for agent i; ``packed`` has its texts, which ``agreed`` unites.
 
     The sums that requests take at the same time are one; along the tree if the root alone may read one.
     """
@@ -81,9 +83,11 @@ def masked_results(
         totals = yield from _as_one(asked, by_root if any(some.by_root for some in asked) else for_all)
     results = dict(zip(masked, answers, strict=False))
     results |= dict(zip(sums, answers[-1] if sums else (), strict=True))
-    for k, kind in enumerate(kinds):
-        if kind == "union":
-            results[k] = yield from packed[k](place.node)
+    unions = [k for k, kind in enumerate(kinds) if kind == "union"]
+    if unions:
+        results |= dict(
+            zip(unions, (yield from agreed([packed[k] for k in unions], place.node)), strict=True)
+        )
     return [results[k] for k in range(len(requests))]
 
 
@@ -166,17 +170,7 @@ def _any(flags: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> 
 
 
 def _max(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
-    """Return the largest number of all agents, entry by entry."""
-    keys, known = _ordered(numbers), np.zeros(len(numbers), dtype=np.uint64)
-    steps, is_ahead = np.arange(1 << _BITS, dtype=np.uint64), np.ones(len(numbers), dtype=bool)
-    for shift in range(64 - _BITS, -1, -_BITS):
-        digits = (keys >> np.uint64(shift)) & np.uint64((1 << _BITS) - 1)
-        flags = is_ahead[:, None] & (digits[:, None] >= steps)  # tells the largest digit alone
-        raised = yield from secure_any(flags.reshape(-1), secure.masked(reduce), f"{name}, bits {shift}")
-        largest = raised.reshape(flags.shape).sum(axis=1).astype(np.uint64) - np.uint64(1)
-        known |= largest << np.uint64(shift)
-        is_ahead &= digits == largest
-    return _number(known)
+    return secure_max(numbers, secure.masked(reduce), name)
 
 
 def _min(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
@@ -206,18 +200,6 @@ def _answered(
         (numbers,), masked, lambda total: tuple(answer([*total.arrays])), (0,), name
     )
     return answered
-
-
-def _ordered(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Return integers in the order of the numbers."""
-    bits = (numbers + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, ~bits, bits | sign)
-
-
-def _number(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
-    sign = np.uint64(1 << 63)
-    return np.where(keys & sign, keys & ~sign, ~keys).view(np.float64)
 
 
 def _same(total: Value) -> Value:

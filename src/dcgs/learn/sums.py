@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
@@ -443,16 +442,11 @@ def _reduce(
             )
     places = _places(as_network(graph))
     if masks:
-        unions = {
-            i: {
-                k: partial(_open_union, arrays_of_agent[0])
-                for k, arrays_of_agent in enumerate(arrays[i])
-                if arrays_of_agent
-            }
-            for i in hosts
-        }
+        packed = {i: {k: own[0] for k, own in enumerate(arrays[i]) if own} for i in hosts}
         answers, traffic = run_programs(
-            lambda i, tree: masked_results(requests, i, unions[i], places[i], masks[i]), graph, runtime
+            lambda i, tree: masked_results(requests, i, packed[i], _open_unions, places[i], masks[i]),
+            graph,
+            runtime,
         )
         return answers[hosts[0]], traffic
     values = {i: tuple(array.reshape(-1) for local in arrays[i] for array in local) for i in hosts}
@@ -493,12 +487,11 @@ def _places(network: Network) -> list[Place]:
     return [Place(i, near, node, len(network), most, is_complete) for i, (near, node) in pairs]
 
 
-def _open_union(texts: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
-    """Return the union of texts; they are what sites agree on, and are not masked."""
-    (packed,) = yield from tree_answer(
-        (texts,), tree, _combined([_union]), lambda total: total, same_shapes=False
-    )
-    return tuple(_unpacked(packed))
+def _open_unions(texts: Sequence[NDArray[Any]], tree: TreeNode) -> Program[list[tuple[str, ...]]]:
+    """Return unions of texts; they are what sites agree on, and are not masked."""
+    combine = _combined([_union] * len(texts))
+    packed = yield from tree_answer(tuple(texts), tree, combine, lambda total: total, same_shapes=False)
+    return [tuple(_unpacked(union)) for union in packed]
 
 
 def _shaped(arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:

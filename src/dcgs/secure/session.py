@@ -47,7 +47,7 @@ _HEADROOM = 4
 # Numbers above 2^_USUAL stand for what is not known.
 _USUAL = 264
 # Arrays of more numbers are not wide.
-_MOST_WIDE = 1 << 16
+_MOST_WIDE = 1 << 17
 
 
 @final
@@ -170,12 +170,14 @@ class SecureSums:
         self._labels.add(label)
         sums = SecureSums(self.index, self.agents, self.is_masked, fingerprint=self.fingerprint)
         sums._exponents = self._inside
-        if self._keys is None:
+        if not self.is_masked:
             sums._masks = NoMasks(self.agents)
-        else:
-            from dcgs.secure.keys import keys_inside
+            return sums
+        from dcgs.secure.keys import keys_inside
 
-            sums._masks = PairwiseMasks(keys_inside(self._keys, label), None, self._file)
+        assert self._keys is not None
+        sums._keys, sums._file = keys_inside(self._keys, label), self._file
+        sums._masks = PairwiseMasks(sums._keys, None, self._file)
         return sums
 
     def state(self) -> SecureState | None:
@@ -206,8 +208,8 @@ class SecureSums:
         self._use(agree(pair, self.index, publics, _RUN), state.masks)
 
     def close(self) -> None:
-        """Close the journal."""
-        if self._file is not None:
+        """Close the journal, unless it is that of a fit."""
+        if self._file is not None and self.journal is not None:
             self._file.close()
             self._file = None
 

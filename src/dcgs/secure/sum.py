@@ -73,6 +73,8 @@ MAGNITUDE_STEP = 8
 POWERS = np.array([-1072, *range(-128, 265, 8), 512, 1024])
 """The powers of two as which magnitudes are told."""
 _CHECK_WORDS = 4
+# The bits of a maximum that one sum finds.
+_BITS = 8
 # Products of 16-bit numbers, of which so many are added up exactly in float64.
 _CHUNK = 1 << 20
 # All |float64| are below 2^1024; those below 2^−1072 are told as that.
@@ -274,6 +276,45 @@ def secure_powers(sizes: Point, powers: Integers, reduction: MaskedReduction, na
     above = _above(sizes, powers)
     raised = yield from secure_any(above.reshape(-1), reduction, name)
     return np.asarray(powers[raised.reshape(above.shape).sum(axis=1)])
+
+
+def secure_max(numbers: Point, reduction: MaskedReduction, name: str) -> Program[Point]:
+    """Return the largest number of all agents, entry by entry; nobody learns whose it is.
+
+    Flags tell eight bits of it at a time, until no number that may be the largest has further bits.
+    """
+    keys, known = _ordered(numbers), np.zeros(len(numbers), dtype=np.uint64)
+    steps, is_ahead = np.arange(1 << _BITS, dtype=np.uint64), np.ones(len(numbers), dtype=bool)
+    for shift in range(64 - _BITS, -1, -_BITS):
+        digits = (keys >> np.uint64(shift)) & np.uint64((1 << _BITS) - 1)
+        flags = is_ahead[:, None] & (digits[:, None] >= steps)  # tells the largest digit alone
+        lower = np.uint64((1 << shift) - 1)
+        has_more = is_ahead & (_with_zeros(keys, lower) != keys)
+        together = np.append(flags.reshape(-1), has_more)
+        raised = yield from secure_any(together, reduction, f"{name}, bits {shift}")
+        largest = raised[: flags.size].reshape(flags.shape).sum(axis=1).astype(np.uint64) - np.uint64(1)
+        known |= largest << np.uint64(shift)
+        is_ahead &= digits == largest
+        if not raised[flags.size :].any():
+            break
+    return _number(_with_zeros(known, lower))
+
+
+def _ordered(numbers: Point) -> Words:
+    """Return integers in the order of the numbers."""
+    bits = (numbers + 0.0).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    return np.where(bits & sign, ~bits, bits | sign)
+
+
+def _with_zeros(keys: Words, lower: np.uint64) -> Words:
+    """Return the keys of the numbers whose lower bits are 0; those of negative numbers are inverted."""
+    return np.where(keys >> np.uint64(63) > 0, keys & ~lower, keys | lower)
+
+
+def _number(keys: Words) -> Point:
+    sign = np.uint64(1 << 63)
+    return np.where(keys & sign, keys & ~sign, ~keys).view(np.float64)
 
 
 def _above(sizes: Point, powers: Integers) -> Flags:
