@@ -5,9 +5,10 @@ the first sum of a kind. With it go flags that tell all agents the largest magni
 whose it is, and with that an exponent for the next sums. Exponents are kept; they are lowered, and a sum is
 repeated, where numbers have grown too large for them.
 
-Very long arrays would have many bytes as wide numbers, and numbers of unusual size are none. Their exponents
-are found by a sum of flags: one for each number of a short array, in which numbers that are zero at all
-agents get the exponent of the largest others.
+Long arrays would have many bytes as wide numbers. Their first exponent is a guess; if the magnitude that is
+told does not go with it, the sum is repeated. Exponents of short arrays whose numbers have an unusual size
+are found by a sum of flags: one for each number, where numbers that are zero at all agents get the exponent
+of the largest others.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _RUN = "dcgs sums 1"  # keys are new in every run: transcripts of two runs diffe
 _HEADROOM = 4
 # Numbers above 2^_USUAL stand for what is not known.
 _USUAL = 264
-# Arrays of more numbers are not wide.
-_MOST_WIDE = 1 << 17
+# Arrays of more numbers are not wide, and are below this power of two, by a guess.
+_MOST_WIDE, _GUESS = 1 << 15, 16
 
 
 @final
@@ -133,8 +134,8 @@ class SecureSums:
         reduction = self.masked(reduce)
         kinds = [f"{name}, {array.ndim} axes" for name, array in zip(names, value, strict=True)]
         arrays = dict(zip(kinds, value, strict=True))
-        too_long = [kind for kind, array in arrays.items() if not self._can_be_wide(array)]
-        yield from self._learn_magnitudes({kind: arrays[kind] for kind in too_long}, reduction)
+        alone = [kind for kind, a in arrays.items() if self._has_own(a) and not self._can_be_wide(a)]
+        yield from self._learn_magnitudes({kind: arrays[kind] for kind in alone}, reduction)
         first = reduction.masks.counter
 
         def opened(total: Total) -> Value:
@@ -143,7 +144,8 @@ class SecureSums:
 
         while True:
             exponents = [self._exponents_of(kind, array) for kind, array in zip(kinds, value, strict=True)]
-            told = [k for k, e in enumerate(exponents) if e is None and not self._has_own(value[k])]
+            known = {*self._exponents}
+            told = [k for k, kind in enumerate(kinds) if kind not in known and not self._has_own(value[k])]
             program = sum_once(value, reduction, opened, exponents, "; ".join(names), told)
             summed = yield from self._counted(program, lambda: reduction.masks.counter > first + 1)
             self._keep([kinds[k] for k in told], summed)
@@ -151,9 +153,10 @@ class SecureSums:
                 return summed.answered
             unknown = dict[str, Point]()
             for kind, exponent, too_large in zip(kinds, exponents, summed.too_large, strict=True):
-                if exponent is not None:
+                if kind in known:
+                    assert exponent is not None
                     self._exponents[kind] = np.ravel(lowered(exponent, too_large)).tolist()
-                elif too_large.any():
+                elif too_large.any():  # unless its magnitude was told
                     unknown[kind] = arrays[kind]
             yield from self._learn_magnitudes(unknown, reduction)
 
@@ -252,11 +255,13 @@ class SecureSums:
     def _exponents_of(self, kind: str, array: Point) -> Exponent | None:
         """Return the exponent of an array, or those of its numbers; the least one if it had another size.
 
-        Where none is known it is None: numbers are wide.
+        Where none is known it is None: numbers are wide. For long arrays it is a guess.
         """
         known = self._exponents.get(kind)
-        if known is None or not self._has_own(array):
-            return None if known is None else min(known)
+        if known is None:
+            return None if self._can_be_wide(array) else exponent_for(_GUESS, self.agents)
+        if not self._has_own(array):
+            return min(known)
         numbers = known if len(known) == array.size else [min(known)] * array.size
         return np.array(numbers, dtype=np.int64).reshape(array.shape)
 

@@ -72,6 +72,8 @@ MAGNITUDE_STEP = 8
 """Magnitudes are multiples of this number."""
 POWERS = np.array([-1072, *range(-128, 265, 8), 512, 1024])
 """The powers of two as which magnitudes are told."""
+# The bits, from a power of two that an array does not reach: eight more than its largest number has.
+LEAST_BITS = 48
 _CHECK_WORDS = 4
 # The bits of a maximum that one sum finds.
 _BITS = 8
@@ -167,7 +169,8 @@ def sum_once(
     """Add up the values of all agents by one sum; the exponents of wide arrays are None.
 
     A wide array counts as too large also where its numbers are too small for wide ones. ``told`` are the
-    places of arrays whose magnitude all agents are to know.
+    places of arrays whose magnitude all agents are to know. If one of them has fewer than 40 bits with the
+    exponent that is given, there is no answer either.
     """
     agents, shapes = reduction.masks.agents, [array.shape for array in value]
     narrow, flags = list[Words](), list[Flags]()
@@ -182,7 +185,18 @@ def sum_once(
     wide = [array.reshape(-1) for array, e in zip(value, exponents, strict=True) if e is None]
     limbs = encode_wide(np.where(any(f.any() for f in flags), 0.0, np.concatenate([np.zeros(0), *wide])))
 
-    def opened(totals: Words) -> Value:
+    def powers_of(magnitudes: Flags) -> list[int]:
+        powers: list[int] = POWERS[magnitudes.reshape(above.shape).sum(axis=1)].tolist()
+        return powers
+
+    def is_rough(powers: Sequence[int]) -> bool:
+        """Return True if an exponent is too small for its array; zeros have any."""
+        pairs = zip((exponents[k] for k in told), powers, strict=True)
+        return any(isinstance(e, int) and POWERS[0] < b < LEAST_BITS - e for e, b in pairs)
+
+    def opened(totals: Words, magnitudes: Flags) -> Value:
+        if is_rough(powers_of(magnitudes)):
+            return ()
         arrays, errors, cut = list[Point](), list[Any](), sum(map(len, narrow))
         words, numbers = totals[:cut], decode_wide(totals[cut:].reshape(-1, LIMBS))
         for shape, e in zip(shapes, exponents, strict=True):
@@ -215,8 +229,8 @@ def sum_once(
     raised, answered = yield from _masked_sum(sent, reduction, label, opened)
     cuts = np.cumsum([len(some) for some in flags])
     *too_large, magnitudes = np.split(raised, cuts) if flags else [raised]
-    is_done = not any(some.any() for some in too_large)
-    powers = POWERS[magnitudes.reshape(above.shape).sum(axis=1)].tolist()
+    powers = powers_of(magnitudes)
+    is_done = not any(some.any() for some in too_large) and not is_rough(powers)
     return Summed(answered if is_done else None, tuple(too_large), tuple(powers))
 
 
@@ -246,14 +260,16 @@ def secure_integers(
         )
     sent = _Sent(np.zeros(0, dtype=np.bool_), values.view(np.uint64))
     label = f"{name} of {len(values)} integers"
-    _, answered = yield from _masked_sum(sent, reduction, label, lambda total: answer(total.view(np.int64)))
+    _, answered = yield from _masked_sum(
+        sent, reduction, label, lambda total, _: answer(total.view(np.int64))
+    )
     return answered
 
 
 def secure_any(flags: Flags, reduction: MaskedReduction, name: str) -> Program[Flags]:
     """Return for each flag of a vector whether some agent has raised it; nobody learns who, nor how many."""
     sent = _Sent(flags, np.zeros(0, dtype=np.uint64))
-    raised, _ = yield from _masked_sum(sent, reduction, f"{name} of {len(flags)} flags", lambda total: ())
+    raised, _ = yield from _masked_sum(sent, reduction, f"{name} of {len(flags)} flags", lambda *_: ())
     return raised
 
 
@@ -377,7 +393,7 @@ class _Sent:
 
 
 def _masked_sum(
-    sent: _Sent, reduction: MaskedReduction, name: str, answer: Callable[[Words], Value]
+    sent: _Sent, reduction: MaskedReduction, name: str, answer: Callable[[Words, Flags], Value]
 ) -> Program[tuple[Flags, Value]]:
     """Return which flags some agent has raised, and what the root computes from the values if none has."""
     masks, counter = reduction.masks, reduction.masks.counter
@@ -387,8 +403,8 @@ def _masked_sum(
         error = f"in sum {counter}, {name!r}, of {masks.agents} agents"
         flags, values = _checked(totals, sent, masks.agents, weights, error)
         raised = flags != 0
-        is_hidden = raised[: len(sent.flags)].any()
-        return (raised.astype(np.uint8), *(() if is_hidden else answer(values)))
+        hiding, magnitudes = np.split(raised, [len(sent.flags)])
+        return (raised.astype(np.uint8), *(() if hiding.any() else answer(values, magnitudes)))
 
     masked = masks.seal(sent.words(masks, weights), name)
     raised, *answered = yield from reduction.reduce((masked,), answer=opened)
