@@ -48,7 +48,7 @@ _HEADROOM = 4
 # Numbers above 2^_USUAL stand for what is not known.
 _USUAL = 264
 # Arrays of more numbers are not wide, and are below this power of two, by a guess.
-_MOST_WIDE, _GUESS = 1 << 15, 16
+_MOST_WIDE, _GUESS = 1 << 10, 16
 
 
 @final
