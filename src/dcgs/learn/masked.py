@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Total: TypeAlias = Callable[..., Program[Value]]
 """Returns the sums of arrays over all agents."""
+Agreed: TypeAlias = Callable[[Sequence[NDArray[Any]], "TreeNode", Value], Program[tuple[list[Any], Value]]]
+"""Returns unions of texts along the tree, and the sums of arrays that go with them."""
 
 SHORT = 1024
 """An array of one dimension with at most this many numbers has an exponent for each."""
@@ -56,20 +58,23 @@ def masked_results(
     requests: Sequence[Request],
     i: int,
     packed: Mapping[int, NDArray[Any]],
-    agreed: Callable[[Sequence[NDArray[Any]], TreeNode], Program[list[Any]]],
+    agreed: Agreed,
     place: Place,
     secure: SecureSums,
 ) -> Program[list[Any]]:
-    """Return the results of requests for agent i; ``packed`` has its texts, which ``agreed`` unites.
+    """Return the results of requests for agent i; all of them or none are unions of texts.
 
-    The sums that requests take at the same time are one; along the tree if the root alone may read one.
+    ``packed`` has its texts, which ``agreed`` unites. The sums that requests take at the same time are one;
+    along the tree if the root alone may read one.
     """
     for_all = partial(answer_for_all, place=place)
     by_root = partial(tree_answer, tree=place.node, combine=added)
     kinds = [request.operation for request in requests]
+    if all(kind == "union" for kind in kinds):
+        return (yield from _unions([packed[k] for k in range(len(kinds))], agreed, place.node, secure))
     yield from secure.begin(for_all)
     sums = [k for k, kind in enumerate(kinds) if kind == "sum"]
-    masked = [k for k, kind in enumerate(kinds) if kind not in ("sum", "union")]
+    masked = [k for k, kind in enumerate(kinds) if kind != "sum"]
     programs = [_result(requests[k], i, secure) for k in masked]
     if sums:
         programs.append(_sums([requests[k] for k in sums], i, secure))
@@ -83,12 +88,24 @@ def masked_results(
         totals = yield from _as_one(asked, by_root if any(some.by_root for some in asked) else for_all)
     results = dict(zip(masked, answers, strict=False))
     results |= dict(zip(sums, answers[-1] if sums else (), strict=True))
-    unions = [k for k, kind in enumerate(kinds) if kind == "union"]
-    if unions:
-        results |= dict(
-            zip(unions, (yield from agreed([packed[k] for k in unions], place.node)), strict=True)
-        )
     return [results[k] for k in range(len(requests))]
+
+
+def _unions(
+    texts: Sequence[NDArray[Any]], agreed: Agreed, tree: TreeNode, secure: SecureSums
+) -> Program[list[Any]]:
+    """Return unions; the keys of masked sums, if they are not known, go with the texts."""
+    unions = list[Any]()
+
+    def with_texts(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
+        found, total = yield from agreed(texts, tree, value)
+        unions.extend(found)
+        return answer(total)
+
+    yield from secure.begin(with_texts)
+    if not unions:
+        unions, _ = yield from agreed(texts, tree, ())
+    return unions
 
 
 @final

@@ -487,11 +487,14 @@ def _places(network: Network) -> list[Place]:
     return [Place(i, near, node, len(network), most, is_complete) for i, (near, node) in pairs]
 
 
-def _open_unions(texts: Sequence[NDArray[Any]], tree: TreeNode) -> Program[list[tuple[str, ...]]]:
-    """Return unions of texts; they are what sites agree on, and are not masked."""
-    combine = _combined([_union] * len(texts))
-    packed = yield from tree_answer(tuple(texts), tree, combine, lambda total: total, same_shapes=False)
-    return [tuple(_unpacked(union)) for union in packed]
+def _open_unions(
+    texts: Sequence[NDArray[Any]], tree: TreeNode, beside: Value
+) -> Program[tuple[list[tuple[str, ...]], Value]]:
+    """Return unions of texts, which are what sites agree on and not masked, and sums of arrays beside."""
+    combine = _combined([*[np.add] * len(beside), *[_union] * len(texts)])
+    value = (*beside, *texts)
+    total = yield from tree_answer(value, tree, combine, lambda total: total, same_shapes=False)
+    return [tuple(_unpacked(union)) for union in total[len(beside) :]], total[: len(beside)]
 
 
 def _shaped(arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
