@@ -37,7 +37,7 @@ Agreed: TypeAlias = Callable[[Sequence[NDArray[Any]], "TreeNode", Value], Progra
 """Returns unions of texts along the tree, and the sums of arrays that go with them."""
 
 SHORT = 1024
-"""An array of one dimension with at most this many numbers has an exponent for each."""
+"""An array of one dimension with at most this many numbers is wide, or has an exponent for each."""
 
 
 def network_total(place: Place, secure: SecureSums | None, name: str) -> Total:

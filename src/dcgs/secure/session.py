@@ -70,8 +70,8 @@ class SecureSums:
     ``is_masked`` is False for sums of the same integers without masks: totals have the same bits, and
     neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved, or that
     are executed again from their beginning with the same keys, if ``replays``. Arrays of one dimension with
-    at most ``short`` numbers have an exponent for each of them. ``errors`` bounds those of the arrays of the
-    total that the root reads now, by an array where numbers have their own exponents.
+    at most ``short`` numbers are wide, or have an exponent for each of them. ``errors`` bounds those of the
+    arrays of the total that the root reads now, by an array where numbers have their own bounds.
     ``rounds`` are those of keys, magnitudes and repeated sums.
     """
 
