@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import pytest
 
 import dcgs
+from dcgs.learn.sums import Request
 
-GRAPHS = [nx.path_graph(1), nx.path_graph(2), nx.cycle_graph(7), nx.star_graph(5), nx.barbell_graph(3, 2)]
+# A graph, the rounds of a short sum, and those of a long one.
+GRAPHS = [
+    (nx.path_graph(1), 1, 1),
+    (nx.path_graph(2), 1, 1),
+    (nx.complete_graph(5), 1, 2),
+    (nx.cycle_graph(7), 3, 6),
+    (nx.star_graph(5), 2, 2),
+    (nx.barbell_graph(3, 2), 5, 6),
+]
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{len(graph)} agents")
-def test_a_sum_is_that_of_all_agents_after_twice_the_radius_rounds(graph: nx.Graph) -> None:
-    values = np.random.default_rng(0).integers(-9, 9, (len(graph), 4)).astype(float)
-    total = dcgs.allreduce([[own[:3], own[3]] for own in values], graph)
-    assert total.arrays[0].tolist() == values[:, :3].sum(axis=0).tolist()
-    assert float(total.arrays[1]) == values[:, 3].sum()
-    assert total.rounds == max(1, 2 * nx.radius(graph))
-    # Along a tree every agent but the root sends one message up, and every agent one to each child.
-    assert total.messages.sum() == 2 * (len(graph) - 1)
+@pytest.mark.parametrize(("graph", "short", "long"), GRAPHS)
+def test_short_sums_are_flooded_where_that_takes_fewer_rounds(graph: nx.Graph, short: int, long: int) -> None:
+    for numbers, rounds in ((4, short), (100_000, long)):
+        values = np.random.default_rng(0).integers(-9, 9, (len(graph), numbers)).astype(float)
+        total = dcgs.allreduce([[own[1:], own[0]] for own in values], graph)
+        assert total.arrays[0].tolist() == values[:, 1:].sum(axis=0).tolist()
+        assert float(total.arrays[1]) == values[:, 0].sum()
+        assert total.rounds == rounds
+        # Along a tree every agent but the root sends one message up, and every agent one to each child.
+        is_flooded = rounds < 2 * nx.radius(graph)
+        sent = 2 * (len(graph) - 1)
+        assert total.messages.sum() >= sent if is_flooded else total.messages.sum() == sent
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["open", "masked"])
+def test_what_the_root_alone_reads_and_texts_go_along_the_tree(secure: bool) -> None:
+    network, values = dcgs.Reductions(nx.cycle_graph(6), secure=secure), {i: [[1.0]] for i in range(6)}
+    network.sum("all", values)  # keys and the magnitude
+    for request, rounds in (
+        (Request("all", values), 3),
+        (Request("root", values, "integers", answer=lambda totals: [np.ones(1)]), 6),
+        (Request("texts", {i: ["a"] for i in range(6)}, "union"), 6),
+    ):
+        network.sent.clear()
+        network.run(iter_of(request))
+        assert network.rounds == rounds
+
+
+def iter_of(request: Request) -> Any:
+    return (yield request)
 
 
 @pytest.mark.parametrize("operation", ["min", "max"])
@@ -27,6 +59,7 @@ def test_extremes_are_those_of_all_agents(operation: str) -> None:
     values = np.random.default_rng(1).standard_normal((6, 3))
     reduced = dcgs.allreduce([[own] for own in values], nx.cycle_graph(6), operation=operation)
     assert reduced.arrays[0].tolist() == getattr(values, operation)(axis=0).tolist()
+    assert reduced.rounds == 3  # flooded, as sums are
 
 
 def test_texts_are_agreed_on_in_order_whatever_their_alphabet() -> None:

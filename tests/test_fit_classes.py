@@ -240,7 +240,7 @@ def test_the_summary_has_a_certificate_for_each_class_and_their_sum(fitted: Path
     # Columns have the same statistics for all classes, and the sums of each class are in one sum with them.
     (shared,) = (name for name in rounds if "sums of the columns of one class" in name)
     assert shared.startswith("counts, and sums of columns and targets; ")
-    assert rounds[shared] == rounds["squared differences from the means"] == 2
+    assert rounds[shared] == rounds["squared differences from the means"] == 1
 
 
 def test_predictions_have_the_scores_of_scikit_learn(

@@ -23,6 +23,7 @@ from dcgs.runtime.ledger import (
     MASKED,
     NUMBERS,
     TEXTS,
+    TEXTS_AND_KEYS,
     VECTORS,
     Entry,
     Ledger,
@@ -144,6 +145,7 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
         (np.zeros(0, dtype=np.uint8), np.zeros(2), np.full((2, 21), 97, dtype=np.uint8)),
         (np.zeros(8, dtype=np.uint8),),
         (np.zeros((3, 32), dtype=np.uint8),),
+        (np.zeros((3, 32), dtype=np.uint8), np.frombuffer(b"ward", dtype=np.uint8)),
         (np.zeros(12, dtype=np.uint64),),
     ]
     with Ledger(path, [0]) as written:
@@ -159,10 +161,11 @@ def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
         *2 * [TEXTS],
         FLAGS,
         KEYS,
+        TEXTS_AND_KEYS,
         MASKED,
     ]
-    assert [line.sum for line in lines] == ["the run"] * 10 + [KEYS, "the run"]
-    assert [line.masked for line in lines] == [False] * 11 + [True]
+    assert [line.sum for line in lines] == ["the run"] * 10 + [KEYS, "the run", "the run"]
+    assert [line.masked for line in lines] == [False] * 12 + [True]
     assert {line.to for line in lines} == {(1, 2)}
     both = added([totals(lines), totals(lines)])
     numbers = 4 * (23 + 25 + 84 + 8)
@@ -195,7 +198,9 @@ def test_what_sites_say_themselves_is_not_beside_what_is_masked(tmp_path: Path) 
 
         (((rows,), names),) = network.run(both())
     assert (float(rows), names) == (3.0, ("n0", "n1", "n2"))
-    sums = {entry.sum: entry for entry in totals(read(path).lines) if entry.form == TEXTS or entry.masked}
+    sums = {
+        entry.sum: entry for entry in totals(read(path).lines) if entry.form == TEXTS_AND_KEYS or entry.masked
+    }
     assert {name: entry.masked for name, entry in sums.items()} == {"names": False, "rows": True}
 
 

@@ -34,10 +34,11 @@ def test_a_run_shows_as_many_messages_as_it_counts(arguments: dict[str, Any], th
 
 def test_what_is_seen_is_what_the_receiver_gets_and_cannot_be_changed() -> None:
     seen: Seen = []
-    total = dcgs.allreduce([[1.0, [2.0]], [10.0, [20.0]]], nx.path_graph(2), recorded(seen))
-    (_, sender, receiver, arrays), (_, back, _, answer) = seen
-    assert (sender, receiver, back) == (1, 0, 0)
-    assert [array.tolist() for array in arrays] == [[10.0], [20.0]]
+    values: Any = [[1.0, [2.0]], [10.0, [20.0]], [100.0, [200.0]]]
+    total = dcgs.allreduce(values, nx.path_graph(3), recorded(seen))  # along the tree
+    (_, sender, receiver, arrays), *_, (_, back, _, answer) = seen
+    assert (len(seen), sender, receiver, back) == (4, 0, 1, 1)
+    assert [array.tolist() for array in arrays] == [[1.0], [2.0]]
     assert [array.tolist() for array in answer] == [array.reshape(-1).tolist() for array in total.arrays]
     with pytest.raises(ValueError, match="read-only"):
         arrays[0][0] = 3.0
@@ -54,7 +55,7 @@ def test_a_fit_writes_all_messages_of_the_run_and_of_the_sums_before_it(tmp_path
     assert {message.sender for message in messages} == {0, 1, 2}
     own = np.load(tmp_path / "site-1.npz")
     shapes = [array.shape for message in messages for array in message.arrays]
-    assert (own["A"].shape[1],) in shapes  # the gradients of the run
+    assert (1, own["A"].shape[1]) in shapes  # a row of each agent, of what is flooded
     first = messages[0]
     assert first.arrays[0].dtype == np.uint8  # the schema of a site, before the run
 

@@ -191,7 +191,8 @@ def test_the_command_fits_and_its_budget_refuses_a_second_fit(
     # All that leaves a site: public keys and their like, and masked words. No schema, no count, no checksum.
     sent = [message for message in recorded_messages(tmp_path / "r.npz") if message.sender == 2]
     shapes = {(array.dtype.name, array.shape) for message in sent for array in message.arrays}
-    assert shapes == {("uint8", (3, 32)), ("uint64", (1 + 7,)), ("uint64", (5 + 7,))}
+    # They are flooded: a row begins with its agent.
+    assert shapes == {("uint8", (1, 1 + 3 * 32)), ("uint64", (1, 1 + 1 + 7)), ("uint64", (1, 1 + 5 + 7))}
     assert alone(f"predict {tmp_path}/m --data {tmp_path}/s-0.csv --out {tmp_path}/p.csv") == 0
     assert alone(f"show {tmp_path}/m") == 0
     with pytest.raises(SystemExit):

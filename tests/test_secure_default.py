@@ -16,7 +16,9 @@ from dcgs.datasets import write_patients
 from fit_runs import alone
 
 PLAIN = "fit logistic --target ill --radius 2 --out m"
-OPEN_WORDS = "neighbors read the sums, gradients and Hessians of each site."
+OPEN_WORDS = (
+    "neighbors read the sums, gradients and Hessians of each site; where sums are flooded, all sites do."
+)
 
 
 @pytest.fixture(autouse=True)

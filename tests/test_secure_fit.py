@@ -64,7 +64,9 @@ def test_on_a_complete_graph_short_masked_sums_take_one_round(numbers: int, roun
     complete.sum("the magnitude", values)
     (total,) = complete.sum("the magnitude", values)
     assert complete.sent[-1].rounds == rounds
-    (same,) = dcgs.Reductions(nx.path_graph(4), secure=True).sum("along a tree", values)
+    path = dcgs.Reductions(nx.path_graph(4), secure=True)
+    path.sum("the magnitude", values)
+    (same,) = path.sum("the magnitude", values)
     assert total.tobytes() == same.tobytes()
 
 
@@ -134,6 +136,7 @@ DATA: dict[str, tuple[Any, Any, dict[str, Any], float]] = {
     "diabetes": (DecentralizedLasso, load_diabetes, {}, 1e-9),
     "breast cancer": (DecentralizedLogisticRegression, load_breast_cancer, {"radius": 8.0}, 1e-9),
     "digits": (DecentralizedLogisticRegression, load_digits, {"radius": 3.0, "gap": 1e-2}, 1e-6),
+    "digits, small gap": (DecentralizedLogisticRegression, load_digits, {"radius": 3.0, "gap": 1e-8}, 1e-9),
 }
 
 
@@ -141,12 +144,33 @@ DATA: dict[str, tuple[Any, Any, dict[str, Any], float]] = {
 def test_a_masked_fit_is_the_open_one(name: str) -> None:
     kind, load, options, apart = DATA[name]
     X, y = load(return_X_y=True)
-    rows = np.flatnonzero(np.isin(y, (0, 1, 2))) if name == "digits" else np.arange(len(y))
+    rows = np.flatnonzero(np.isin(y, (0, 1, 2))) if "digits" in name else np.arange(len(y))
     plain, masked = (fitted(kind(**options, secure=secure), X[rows], y[rows]) for secure in (False, True))
     np.testing.assert_allclose(masked.radius_, plain.radius_, rtol=1e-12)  # of sums, which round
     scale = float(np.abs(plain.coef_).max())
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=0.0, atol=apart * scale)
     assert masked.score(X[rows], y[rows]) == pytest.approx(plain.score(X[rows], y[rows]), abs=1e-6)
+
+
+@pytest.mark.parametrize("make", [nx.complete_graph, nx.cycle_graph])
+@pytest.mark.parametrize("name", DATA)
+def test_a_masked_fit_takes_two_rounds_more_than_the_open_one_at_most(name: str, make: Any) -> None:
+    kind, load, options, _ = DATA[name]
+    X, y = load(return_X_y=True)
+    graph = make(4)
+    plain, masked = (fitted(kind(graph=graph, secure=secure, **options), X, y) for secure in (False, True))
+    assert masked.rounds_ - plain.rounds_ <= 2
+
+
+def test_the_largest_of_short_numbers_is_found_in_two_sums() -> None:
+    network = dcgs.Reductions(nx.complete_graph(3), secure=True)
+    network.sum("keys", {i: [1.0] for i in range(3)})
+    for numbers, rounds in (([0.5, 4.5, 5.0], 2), ([-4.5, -2.0, -2.0], 2), ([0.1, 0.3, 0.2], 8)):
+        network.sent.clear()
+        assert network.max("ratings", {i: [[own]] for i, own in enumerate(numbers)})[0].tolist() == [
+            max(numbers)
+        ]
+        assert network.rounds == rounds
 
 
 def test_masked_ratings_are_the_open_ones() -> None:

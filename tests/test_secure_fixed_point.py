@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 
 from dcgs.secure.fixed_point import (
     LEAST_EXPONENT,
+    LIMBS,
     MOST_EXPONENT,
+    WIDE_AGENTS,
+    WIDE_EXPONENT,
     Words,
+    carried,
     decode,
+    decode_wide,
     encode,
+    encode_wide,
     entry_error,
     exponent_for,
+    fits_wide,
     largest_integer,
+    wide_errors,
 )
 
 
@@ -123,3 +131,53 @@ def test_the_exponent_for_a_magnitude_is_the_largest_that_is_safe(magnitude: int
     largest = np.array([2.0**magnitude])
     assert encode(largest, exponent, agents) is not None
     assert exponent == MOST_EXPONENT or encode(largest, exponent + 1, agents) is None
+
+
+def integer(limbs: NDArray[np.int64]) -> int:
+    """Return the integer that limbs stand for, from −2²³⁹ to 2²³⁹."""
+    total = sum(int(limb) << 48 * k for k, limb in enumerate(limbs)) % 2**240
+    return total - 2**240 if total >= 2**239 else total
+
+
+usual = st.floats(2.0**-59, 2.0**117) | st.floats(-(2.0**117), -(2.0**-59)) | st.just(0.0)
+
+
+@given(values=st.lists(usual, min_size=1, max_size=20))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_a_wide_number_is_exact_and_its_sums_are_to_their_bound(values: list[float]) -> None:
+    limbs = encode_wide(np.array(values))
+    assert limbs.max(initial=0) < 2**48
+    exact = [Fraction(value) * 2**WIDE_EXPONENT for value in values]
+    assert [integer(own) for own in limbs.view(np.int64)] == exact
+    total = decode_wide(limbs.sum(axis=0, keepdims=True, dtype=np.uint64))
+    error = abs(Fraction(float(total[0])) - sum(map(Fraction, values)))
+    assert error <= Fraction(float(wide_errors(total, len(values))[0]))
+
+
+def test_a_small_wide_number_is_rounded_to_the_nearest() -> None:
+    unit = 2.0**-WIDE_EXPONENT
+    limbs = encode_wide(unit * np.array([0.49, 0.51, -0.51, 1.6, 0.0]) * np.ones(5))
+    assert [integer(own) for own in limbs.view(np.int64)] == [0, 1, -1, 2, 0]
+
+
+@pytest.mark.parametrize("agents", [3, 1000, WIDE_AGENTS - 1])
+def test_the_largest_wide_numbers_of_all_agents_add_up_and_larger_ones_do_not_fit(agents: int) -> None:
+    limit = 2.0 ** (127 - agents.bit_length())
+    largest = np.array([np.nextafter(limit, 0.0), -np.nextafter(limit, 0.0)])
+    assert fits_wide(largest, agents)
+    assert not fits_wide(np.array([limit]), agents)
+    total = encode_wide(largest) * np.uint64(agents)
+    np.testing.assert_allclose(decode_wide(total), agents * largest, rtol=1e-15)
+    assert agents * (2**48 - 1) < 2**63
+
+
+def test_numbers_that_are_all_too_small_for_wide_ones_are_told() -> None:
+    assert not fits_wide(np.array([0.0, 2.0**-71]), 3)
+    assert fits_wide(np.array([1.0, 2.0**-71]), 3)
+    assert fits_wide(np.zeros(2), 3)
+
+
+def test_limbs_are_carried_mod_two_to_the_240() -> None:
+    top = np.zeros((1, LIMBS), dtype=np.int64)
+    top[0] = [-1, 0, 0, 0, 5 << 48]
+    assert carried(top).tolist() == [[2**48 - 1] * LIMBS]

@@ -20,11 +20,13 @@ from scipy.stats import chi2
 
 from dcgs.learn.sums import run_programs
 from dcgs.protocol import Program
+from dcgs.secure.fixed_point import LIMBS, carried, encode_wide
 from dcgs.secure.journal import Journal
 from dcgs.secure.keys import AgentKeys, agree, exchange_keys
 from dcgs.secure.masks import CounterReuseError, Masks, MaskState, NoMasks, PairwiseMasks
 from dcgs.secure.partners import partner_graph
-from dcgs.secure.sum import MaskedReduction, secure_answer
+from dcgs.secure.session import SecureSums
+from dcgs.secure.sum import MaskedReduction, Summed, secure_answer, sum_once
 from dcgs.state import from_plain, to_plain
 from dcgs.tree import TreeNode
 from secure_runs import (
@@ -54,6 +56,70 @@ def test_masks_cancel_in_the_total_and_nowhere_else() -> None:
         for group in combinations(range(5), size):
             partial = sum((masked[i] for i in group), start=np.zeros(8, dtype=np.uint64))
             assert not (partial == values[list(group)].sum(axis=0, dtype=np.uint64)).any()
+
+
+def test_pads_of_limbs_cancel_mod_two_to_the_240_and_nowhere_else() -> None:
+    limbs, masks = encode_wide(np.linspace(-1.0, 1.0, 400)), all_masks(5)
+    hidden = [own.hide(limbs, start=7) for own in masks]
+    total = sum(hidden[1:], start=hidden[0]).view(np.int64)
+    assert carried(total).tobytes() == carried(5 * limbs.view(np.int64)).tobytes()
+    for size in range(1, 5):
+        for group in combinations(range(5), size):
+            part = sum((hidden[i] for i in group), start=np.zeros_like(limbs)).view(np.int64)
+            assert (carried(part) != carried(size * limbs.view(np.int64))).all()
+    # The sums of limbs alone are not those of the values: what is carried would tell of single agents.
+    assert (total != 5 * limbs.view(np.int64)).all()
+    content = hidden[0].view(np.uint8).reshape(-1, 8)[:, :6].tobytes()
+    assert chi_square(content) < 400.0  # 255 degrees of freedom
+
+
+def test_words_and_limbs_have_pads_of_their_own_under_one_counter() -> None:
+    """Taken off by hand, the first pads leave hidden limbs, and those behind them the wide number."""
+    record, keys, value = Record(), agent_keys(4), np.array([3.0, -0.1])
+
+    def program(i: int, reduction: MaskedReduction) -> Program[Summed]:
+        return sum_once((value + i,), reduction, lambda total: total.arrays, [None], "wide")
+
+    answers, _ = run_masked(nx.path_graph(4), program, [PairwiseMasks(own) for own in keys], record)
+    total = answers[0].answered
+    assert total is not None
+    np.testing.assert_allclose(total[0], 4.0 * value + 6.0, rtol=1e-15)
+    (sent,) = (arrays[0] for _, i, j, arrays in record.messages if (i, j) == (0, 1))
+    size = 1 + 1 + 1 + 2 * LIMBS + 4
+    assert len(sent) == size
+    pads = [keys[0].pad(j, 0, size + 2 * LIMBS) for j in (1, 2, 3)]
+    taken: Words = np.stack(pads)[:, :size].sum(axis=0, dtype=np.uint64)
+    limbs = (sent - taken)[3 : 3 + 2 * LIMBS].astype(np.int64).reshape(2, LIMBS)
+    for pad in pads:
+        limbs -= (pad[size:] >> np.uint64(16)).astype(np.int64).reshape(2, LIMBS)
+    assert carried(limbs).tobytes() == encode_wide(value).tobytes()
+
+
+def test_keys_of_runs_inside_a_fit_differ_and_a_label_is_given_once(tmp_path: Path) -> None:
+    pairs, path = key_pairs(3), tmp_path / "0.journal"
+    with Journal(path, "dcgs sums 1") as journal:
+        publics = [journal.pair.public, *(pair.public for pair in pairs[1:])]
+    sums = SecureSums(0, 3, journal=path, replays=True)
+    sums._use(agree(sums._open(path).pair, 0, publics, "dcgs sums 1"), None)
+    one, other = (sums.inside(label)._masks for label in ("run 0", "run 1"))
+    assert isinstance(one, PairwiseMasks)
+    assert isinstance(other, PairwiseMasks)
+    assert isinstance(sums._masks, PairwiseMasks)
+    zeros = words(0, 0, 0)
+    sealed = {masks.seal(zeros, "sum").tobytes() for masks in (sums._masks, one, other)}
+    assert len(sealed) == 3
+    with pytest.raises(CounterReuseError, match=r"^keys of a run must have a label of their own; 'run 0'"):
+        sums.inside("run 0")
+    sums.close()
+    # A process that starts again has the same keys, and refuses other values.
+    again = SecureSums(0, 3, journal=path, replays=True)
+    again._use(agree(again._open(path).pair, 0, publics, "dcgs sums 1"), None)
+    masks = again.inside("run 1")._masks
+    assert isinstance(masks, PairwiseMasks)
+    with pytest.raises(CounterReuseError, match=r"^a counter must mask one value only"):
+        masks.seal(words(0, 0, 1), "sum")
+    assert masks.seal(zeros, "sum").tobytes() in sealed
+    again.close()
 
 
 # Uniformity. Keys are fixed, so these numbers are the same in every run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,11 +16,17 @@ import pytest
 
 import dcgs
 from dcgs import Checkpoint
+from dcgs.network import as_network
 from dcgs.run.build import JOURNAL
+from dcgs.run.distributed import DistributedObjective, facts_of
+from dcgs.runtime.group import TransportGroup
 from dcgs.secure.masks import CounterReuseError
+from dcgs.secure.session import SecureSums
 from secure_cases import CASES, case, digests, kind_of, solved
 from secure_runs import chi_square
 from test_mpi import start
+from thread_runtime import OverThreads
+from thread_transport import Network
 
 EVERY: dict[str, Any] = {"every": None}
 FORMS: tuple[Literal["edges", "sums"], ...] = ("edges", "sums")
@@ -98,6 +105,7 @@ def test_the_error_of_fixed_point_is_in_the_certificate(monkeypatch: pytest.Monk
         known = result.about["certified"]
         return sum(f.value(result.x) for f in exact) - least, known["gap"] + known["noise"]
 
+    monkeypatch.setattr("dcgs.secure.session._MOST_WIDE", 0)
     monkeypatch.setattr("dcgs.secure.session._HEADROOM", 44)  # 10 bits are left
     above, claimed = certified()
     assert above <= claimed
@@ -107,6 +115,7 @@ def test_the_error_of_fixed_point_is_in_the_certificate(monkeypatch: pytest.Monk
 
 
 def test_numbers_that_grow_beyond_their_exponents_are_summed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcgs.secure.session._MOST_WIDE", 0)
     usual = solved(0, True)
     monkeypatch.setattr("dcgs.secure.session._HEADROOM", -20)
     repeated = solved(0, True)
@@ -207,6 +216,54 @@ def test_the_private_key_is_in_the_journal_only(tmp_path: Path) -> None:
         key.encode() in content or bytes.fromhex(key) in content for key in private for content in others
     )
     assert all(path.stat().st_mode & 0o077 == 0 for path in journals)
+
+
+# Before the run.
+
+
+@pytest.mark.parametrize("kind", ["rows", "entries", "shared entries", "labels"])
+def test_processes_learn_facts_and_no_numbers_of_single_agents(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, sent = np.random.default_rng(0), list[np.ndarray]()
+    objectives: list[dcgs.Objective] = list(fits(5))
+    if "entries" in kind:
+        rows = [rng.permutation(np.arange(2 * i, 2 * i + 2 + (kind != "entries")) % 9) for i in range(4)]
+        objectives = [
+            dcgs.MatrixCompletion(own, own % 6, rng.standard_normal(len(own)), (9, 6)) for own in rows
+        ]
+    elif kind == "labels":
+        objectives = [dcgs.Logistic(rng.standard_normal((7 + i, 8)), np.ones(7 + i)) for i in range(3)]
+    X: dcgs.ConvexSet = dcgs.NuclearNormBall((9, 6), 2.0) if "entries" in kind else dcgs.L1Ball(8)
+    agents = len(objectives)
+    network, keys = as_network(nx.star_graph(agents - 1)), {i: SecureSums(i, agents) for i in range(agents)}
+    gather = TransportGroup.gather
+
+    def recorded(group: TransportGroup, arrays: Any) -> Any:
+        kept = [*arrays]
+        sent.extend(kept)
+        return gather(group, iter(kept))
+
+    def facts(transport: Any) -> Any:
+        runtime = OverThreads(transport)
+        local = {i: objectives[i] for i in runtime.hosts(agents)}
+        f = DistributedObjective(local, runtime.group(), {i: keys[i] for i in local})
+        return facts_of(f, X, network, smoothness=False, sizes=True)
+
+    monkeypatch.setattr(TransportGroup, "gather", recorded)
+    found, same = Network(2).run(facts)
+    expected = facts_of(objectives, X, network, smoothness=False, sizes=True)
+    assert found == same
+    assert found.separate_rows is (kind == "entries")
+    for name in ("spread", "curved"):
+        assert getattr(found.sizes, name) == pytest.approx(getattr(expected.sizes, name), rel=1e-14)
+    sizes = dataclasses.replace(found.sizes, spread=expected.sizes.spread, curved=expected.sizes.curved)
+    assert dataclasses.replace(found, sizes=sizes) == expected
+    tables = [array for array in sent if array.dtype == np.uint8]
+    words = [array for array in sent if array.dtype == np.uint64]
+    assert {array.shape for array in tables} == {(agents, 32)}  # public keys
+    assert len(tables) + len(words) == len(sent)
+    assert chi_square(b"".join(array.tobytes() for array in words)) < 400.0  # 255 degrees of freedom
 
 
 # What is refused.

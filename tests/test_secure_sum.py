@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dcgs.learn.sums import allreduce
 from dcgs.protocol import Program
 from dcgs.secure import sum as sum_module
 from dcgs.secure.fixed_point import exponent_for
@@ -32,6 +31,7 @@ from dcgs.secure.sum import (
     secure_any,
     secure_integers,
     secure_max_exponent,
+    sum_once,
 )
 from dcgs.tree import TreeNode
 from secure_runs import (
@@ -86,8 +86,7 @@ def test_a_masked_sum_has_the_bits_of_an_open_one_on_every_tree_and_in_pieces(gr
         assert masked_rounds == rounds
     pieces, _ = run_masked(graph, program, all_masks(agents), reduce_of=partial(along_tree, pieces=3))
     assert [bits(each) for each in pieces] == [bits(each) for each in answers]
-    # The rounds are those of an open reduction of floating-point numbers.
-    assert rounds == allreduce([list(own) for own in values_of(agents)], graph).rounds
+    assert rounds == 2 * nx.radius(graph)  # those of an open sum along the tree
 
 
 @pytest.mark.parametrize("agents", [3, 5, 8])
@@ -206,6 +205,41 @@ def test_an_agent_whose_value_is_not_finite_sends_nothing() -> None:
     ):
         run_masked(GRAPHS["path"], summing(values, (20,)), all_masks(5), record)
     assert [sender for _, sender, *_ in record.messages if sender == 0] == []
+
+
+def mixed(i: int, reduction: MaskedReduction) -> Program[Any]:
+    """Sum a wide array, of which two magnitudes are told, and one with an exponent."""
+    value = np.array([1e-3, float(i)]), np.array([[4.0 * i]]), np.full((2, 2), 1e9)
+    return sum_once(value, reduction, lambda total: total.arrays, [None, None, 20], "mixed", told=(1, 2))
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_wide_numbers_have_the_same_bits_with_and_without_masks(graph: nx.Graph) -> None:
+    agents = len(graph)
+    plain, _ = run_masked(graph, mixed, no_masks(agents))
+    masked, rounds = run_masked(graph, mixed, all_masks(agents))
+    assert rounds == 2 * nx.radius(graph)
+    for ours, theirs in zip(masked, plain, strict=True):
+        assert [array.tobytes() for array in ours.answered] == [array.tobytes() for array in theirs.answered]
+        assert ours.answered[0][1] == agents * (agents - 1) / 2
+        assert ours.powers == (8, 32)  # 4 (m − 1) < 2⁸, and 1e9 < 2³²
+
+
+@pytest.mark.parametrize("large", [1e40, 1e-30])
+def test_numbers_of_unusual_size_hide_all_values_of_a_sum_and_tell_no_total(large: float) -> None:
+    called = list[int]()
+
+    def program(i: int, reduction: MaskedReduction) -> Program[Any]:
+        def answer(total: Total) -> Value:
+            called.append(i)
+            return total.arrays
+
+        value = (np.array([large if i == 2 else 1.0]),)
+        return sum_once(value, reduction, answer, [None], "unusual")
+
+    answers, _ = run_masked(GRAPHS["path"], program, all_masks(5))
+    assert called == []
+    assert all(each.answered is None and each.too_large[0].tolist() == [True] for each in answers)
 
 
 # Checks.

@@ -260,7 +260,7 @@ def test_a_message_of_the_wrong_shape_ends_a_site_with_a_sentence_and_is_asked_f
     tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "thief")
     frame = Frame(0, ALL, [EncodedArray(np.ones(3))])
     bundle = write([frame], Header(BundleKind.MESSAGE, 0, 1)).tobytes()
-    first = EnvelopeHeader(0, 1, 1, 1, (1 << 32) + 56, 1)  # the step of the first message of a round
+    first = EnvelopeHeader(0, 1, 1, 1, (1 << 32) + 41, 1)  # the step of the first message of a round
     with ThreadPoolExecutor(2) as pool:
         graz = pool.submit(sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
         wait_for_port(sites.port("graz"))

@@ -77,6 +77,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "breast cancer, radius found": partial(CLASSES, load_breast_cancer),
     "ten digits, radius 3, gap 0.01": partial(CLASSES, load_digits, radius=3.0, gap=1e-2),
     "ten digits, radius 3, gap 1e-06": partial(CLASSES, load_digits, radius=3.0, gap=1e-6),
+    "ten digits, radius 3, gap 1e-08": partial(CLASSES, load_digits, radius=3.0, gap=1e-8),
     "women's clothing, radius 3": partial(table, DecentralizedLasso, clothing, radius=3.0, gap=1e-3),
     "MovieLens 100K, radius 3,000": ratings,
     # Open blocks are float64 below a gap of 2.8e-4, as masked words are.

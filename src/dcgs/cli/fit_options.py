@@ -308,7 +308,7 @@ def _add_running(add: Callable[..., None]) -> None:
         "by default 10 people at 3 sites (default: if sites have files of their own; docs/privacy.md)"
     )
     add("--secure", text, bool)
-    text = "mask nothing, and take no floors unless they are given: neighbors read each other's sums"
+    text = "mask nothing, and take no floors unless they are given: sites read each other's sums"
     add("--open", text, bool)
     add("--force", "replace the models in the folder", bool)
     text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"

@@ -67,7 +67,7 @@ def _print(ledger: LedgerFile, console: Console) -> None:
     masked = sum(entry.bytes for entry in sums if entry.masked)
     say(
         f"{masked:,} bytes left masked: who receives them reads nothing but a sum over all agents. "
-        f"{open_bytes:,} bytes left open: neighbors read them."
+        f"{open_bytes:,} bytes left open: neighbors read them, and all agents what is flooded."
     )
     if masked:
         say(

@@ -1,10 +1,11 @@
 """Masked reductions: what ``sums`` computes from open messages, from sums of masked words.
 
-On a complete graph a sum that all agents learn takes one round: each sends its masked words to all others.
-What the root alone may read is summed along the tree, as are long arrays, whose words would be many.
+A sum that all agents learn is flooded where that takes less time, as an open one is. What the root alone may
+read is summed along the tree.
 
 Sums, counts of texts and flags are those of ``dcgs.secure``. An extreme number is found by flags, eight bits
-in each of eight sums: all agents learn the number, and not whose it is. A bound is the power of two above it.
+in each of at most eight sums: all agents learn the number, and not whose it is. Sums end where no number that
+may be the largest has further bits, which is told by a flag. A bound is the power of two above it.
 Unions are of what all sites know once they have agreed, such as names of columns, and are not masked.
 """
 
@@ -20,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.floors import Floors
-from dcgs.methods.reduction import Value, added, tree_answer
+from dcgs.methods.reduction import Place, Value, added, answer_for_all, tree_answer
 from dcgs.protocol import Program, side_by_side
 from dcgs.secure.session import SecureSums
-from dcgs.secure.sum import Reduce, complete_answer, secure_answer, secure_any, secure_powers
+from dcgs.secure.sum import POWERS, Reduce, secure_answer, secure_any, secure_max, secure_powers
 from dcgs.secure.union import secure_union
 from dcgs.tree import TreeNode
 
@@ -32,39 +33,20 @@ if TYPE_CHECKING:
 
 Total: TypeAlias = Callable[..., Program[Value]]
 """Returns the sums of arrays over all agents."""
+Agreed: TypeAlias = Callable[[Sequence[NDArray[Any]], "TreeNode", Value], Program[tuple[list[Any], Value]]]
+"""Returns unions of texts along the tree, and the sums of arrays that go with them."""
 
 SHORT = 1024
-"""An array of one dimension with at most this many numbers has an exponent for each."""
-# A sum on a complete graph whose messages have at most so many bytes in all takes one round.
-_ONE_ROUND = 1 << 20
-_BITS = 8
-_POWERS = np.array([-1072, *range(-128, 265, 8), 512, 1024])
+"""An array of one dimension with at most this many numbers is wide, or has an exponent for each."""
 
 
-def along(tree: TreeNode) -> Reduce:
-    """Return the reduction along the spanning tree."""
-    return partial(tree_answer, tree=tree, combine=added)
-
-
-def for_all(tree: TreeNode, is_complete: bool, agents: int) -> Reduce:
-    """Return the reduction of words whose total all agents learn."""
-
-    def reduce(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
-        sent = agents * (agents - 1) * sum(array.nbytes for array in value)
-        if is_complete and sent <= _ONE_ROUND:
-            return complete_answer(value, answer=answer)
-        return along(tree)(value, answer=answer)
-
-    return reduce
-
-
-def network_total(tree: TreeNode, is_complete: bool, secure: SecureSums | None, name: str) -> Total:
+def network_total(place: Place, secure: SecureSums | None, name: str) -> Total:
     """Return how an agent adds up arrays over the network; masked, unless ``secure`` is None."""
 
     def total(*arrays: NDArray[np.float64]) -> Program[Value]:
+        reduce = partial(answer_for_all, place=place)
         if secure is None:
-            return (yield from along(tree)(arrays, answer=_same))
-        reduce = for_all(tree, is_complete, secure.agents)
+            return (yield from reduce(arrays, answer=_same))
         yield from secure.begin(reduce)
         names = [f"{name} {array.shape}" for array in arrays]
         return (yield from secure.answer(arrays, reduce, _same, names))
@@ -75,19 +57,24 @@ def network_total(tree: TreeNode, is_complete: bool, secure: SecureSums | None, 
 def masked_results(
     requests: Sequence[Request],
     i: int,
-    packed: Mapping[int, Any],
-    tree: TreeNode,
-    is_complete: bool,
+    packed: Mapping[int, NDArray[Any]],
+    agreed: Agreed,
+    place: Place,
     secure: SecureSums,
 ) -> Program[list[Any]]:
-    """Return the results of requests for agent i; ``packed`` has its texts of unions as one array.
+    """Return the results of requests for agent i; all of them or none are unions of texts.
 
-    The sums that requests take at the same time are one.
+    ``packed`` has its texts, which ``agreed`` unites. The sums that requests take at the same time are one;
+    along the tree if the root alone may read one.
     """
-    reduce, kinds = for_all(tree, is_complete, secure.agents), [request.operation for request in requests]
-    yield from secure.begin(reduce)
+    for_all = partial(answer_for_all, place=place)
+    by_root = partial(tree_answer, tree=place.node, combine=added)
+    kinds = [request.operation for request in requests]
+    if all(kind == "union" for kind in kinds):
+        return (yield from _unions([packed[k] for k in range(len(kinds))], agreed, place.node, secure))
+    yield from secure.begin(for_all)
     sums = [k for k, kind in enumerate(kinds) if kind == "sum"]
-    masked = [k for k, kind in enumerate(kinds) if kind not in ("sum", "union")]
+    masked = [k for k, kind in enumerate(kinds) if kind != "sum"]
     programs = [_result(requests[k], i, secure) for k in masked]
     if sums:
         programs.append(_sums([requests[k] for k in sums], i, secure))
@@ -98,13 +85,27 @@ def masked_results(
         except StopIteration as end:
             answers = end.value
             break
-        totals = yield from _as_one(asked, along(tree) if any(some.by_root for some in asked) else reduce)
+        totals = yield from _as_one(asked, by_root if any(some.by_root for some in asked) else for_all)
     results = dict(zip(masked, answers, strict=False))
     results |= dict(zip(sums, answers[-1] if sums else (), strict=True))
-    for k, kind in enumerate(kinds):
-        if kind == "union":
-            results[k] = yield from packed[k](tree)
     return [results[k] for k in range(len(requests))]
+
+
+def _unions(
+    texts: Sequence[NDArray[Any]], agreed: Agreed, tree: TreeNode, secure: SecureSums
+) -> Program[list[Any]]:
+    """Return unions; the keys of masked sums, if they are not known, go with the texts."""
+    unions = list[Any]()
+
+    def with_texts(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
+        found, total = yield from agreed(texts, tree, value)
+        unions.extend(found)
+        return answer(total)
+
+    yield from secure.begin(with_texts)
+    if not unions:
+        unions, _ = yield from agreed(texts, tree, ())
+    return unions
 
 
 @final
@@ -186,17 +187,7 @@ def _any(flags: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> 
 
 
 def _max(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
-    """Return the largest number of all agents, entry by entry."""
-    keys, known = _ordered(numbers), np.zeros(len(numbers), dtype=np.uint64)
-    steps, is_ahead = np.arange(1 << _BITS, dtype=np.uint64), np.ones(len(numbers), dtype=bool)
-    for shift in range(64 - _BITS, -1, -_BITS):
-        digits = (keys >> np.uint64(shift)) & np.uint64((1 << _BITS) - 1)
-        flags = is_ahead[:, None] & (digits[:, None] >= steps)  # tells the largest digit alone
-        raised = yield from secure_any(flags.reshape(-1), secure.masked(reduce), f"{name}, bits {shift}")
-        largest = raised.reshape(flags.shape).sum(axis=1).astype(np.uint64) - np.uint64(1)
-        known |= largest << np.uint64(shift)
-        is_ahead &= digits == largest
-    return _number(known)
+    return secure_max(numbers, secure.masked(reduce), name)
 
 
 def _min(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
@@ -206,7 +197,7 @@ def _min(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -
 
 def _bound(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
     """Return a power of two that the sizes of all agents' numbers do not reach."""
-    powers = yield from secure_powers(np.abs(numbers), _POWERS, secure.masked(reduce), name)
+    powers = yield from secure_powers(np.abs(numbers), POWERS, secure.masked(reduce), name)
     return np.ldexp(1.0, np.minimum(powers, 1023))
 
 
@@ -226,18 +217,6 @@ def _answered(
         (numbers,), masked, lambda total: tuple(answer([*total.arrays])), (0,), name
     )
     return answered
-
-
-def _ordered(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Return integers in the order of the numbers."""
-    bits = (numbers + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, ~bits, bits | sign)
-
-
-def _number(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
-    sign = np.uint64(1 << 63)
-    return np.where(keys & sign, keys & ~sign, ~keys).view(np.float64)
 
 
 def _same(total: Value) -> Value:

@@ -1,8 +1,9 @@
 """Sums, extremes and unions over the network outside of a run, in counted rounds, and what was sent for them.
 
-Agents add up counts, means or tables along the spanning tree of the graph. Nobody sees what another agent
-has, but for the partial results that its neighbors in the tree send. All that leaves an agent before or after
-a run passes through :func:`_reduce` or :func:`run_programs`.
+Agents add up counts, means or tables: short ones by flooding, where that takes less time, and long ones along
+the spanning tree of the graph. What is flooded all agents see, of each single agent. Along the tree they see
+the partial results that their neighbors in the tree send. Masked sums show neither. All that leaves an agent
+before or after a run passes through :func:`_reduce` or :func:`run_programs`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcgs.floors import Floors
 from dcgs.learn.masked import SHORT, Total, masked_results, network_total
-from dcgs.methods.reduction import Combine, Value, tree_answer
-from dcgs.network import as_network
+from dcgs.methods.reduction import Combine, Place, Value, answer_for_all, tree_answer
+from dcgs.network import Network, as_network
 from dcgs.protocol import Program
 from dcgs.protocol import side_by_side as side_by_side
 from dcgs.run.checks import OPEN, check_agents, sums_of
@@ -102,12 +102,13 @@ def allreduce(
     """Return the sum, or the elementwise ``"min"`` or ``"max"``, of the arrays of all agents.
 
     ``values`` has a sequence of arrays for each agent, of the same number and shapes for all; over MPI a
-    mapping with those of the agents of this process. All agents get the same bits, after as many rounds as
-    twice the height of a spanning tree.
+    mapping with those of the agents of this process. All agents get the same bits. Short arrays are flooded
+    where that takes less time: in as many rounds as the graph has diameter, and every agent sees those of all
+    others. Along a spanning tree it takes twice its height.
 
     >>> total = allreduce([[1.0, [2.0, 3.0]], [10.0, [20.0, 30.0]]], nx.path_graph(2))
     >>> [array.tolist() for array in total.arrays], total.rounds
-    ([11.0, [22.0, 33.0]], 2)
+    ([11.0, [22.0, 33.0]], 1)
     """
     one_of("sum", "min", "max")(operation, "operation")
     request = Request("values", dict(_items(values, "values", graph)), operation)
@@ -173,7 +174,7 @@ class Sent:
     >>> network = dcgs.Reductions(nx.path_graph(2))
     >>> total = network.sum("rows", {0: [3.0], 1: [4.0]})
     >>> network.sent[0].name, network.sent[0].rounds
-    ('rows', 2)
+    ('rows', 1)
     """
 
     name: str
@@ -206,7 +207,7 @@ class Reductions:
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
     (array(7.),)
     >>> print(network.sent[0])
-    rows: sum of 1, 2 rounds, 240 bytes
+    rows: sum of 1, 1 rounds, 208 bytes
     """
 
     graph: nx.Graph
@@ -242,6 +243,15 @@ class Reductions:
         other = replace(self, runtime=runtime)
         other._masks = self._masks
         return other
+
+    def secure_run(self) -> bool | Literal["unmasked"] | dict[int, SecureSums]:
+        """Return what ``secure`` of a run of these agents is: masked sums with keys that follow from theirs.
+
+        Before keys are known, the run exchanges its own.
+        """
+        if not self._masks or any(masks.sums == 0 for masks in self._masks.values()):
+            return self.secure
+        return {i: masks.inside(f"run {masks.runs}") for i, masks in self._masks.items()}
 
     def close(self) -> None:
         """Close the journals of masked sums."""
@@ -297,7 +307,7 @@ class Reductions:
         ...     return float(again)
         >>> network = Reductions(nx.path_graph(2))
         >>> network.run(twice(1.0), twice(3.0)), network.rounds
-        ([4.0, 12.0], 4)
+        ([4.0, 12.0], 2)
         """
         program, results = side_by_side(*programs), None
         while True:
@@ -315,9 +325,9 @@ class Reductions:
         ``program`` takes the number of an agent, and how it adds up arrays over the network.
         """
         self.named(name)
-        masks, is_complete = self._masks, as_network(self.graph).is_complete
+        masks, places = self._masks, _places(as_network(self.graph))
         answers, traffic = run_programs(
-            lambda i, tree: program(i, network_total(tree, is_complete, masks.get(i), name)),
+            lambda i, tree: program(i, network_total(places[i], masks.get(i), name)),
             self.graph,
             self.runtime,
         )
@@ -409,9 +419,10 @@ def _reduce(
     runtime: Runtime | None,
     masks: Mapping[int, SecureSums] | None = None,
 ) -> tuple[list[Any], Traffic]:
-    """Return the results of requests, by one reduction along the tree, and the traffic.
+    """Return the results of requests, by one reduction, and the traffic.
 
-    With ``masks``, which are those of the agents of this process, it is masked.
+    It goes along the tree if the root alone may read one of them, and for texts, which have no size that all
+    agents know. With ``masks``, which are those of the agents of this process, it is masked.
     """
     runtime = Lockstep() if runtime is None else runtime
     instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
@@ -429,18 +440,11 @@ def _reduce(
                 f"values must have the same shapes for all agents; agent {hosts[0]} has "
                 f"{shapes[hosts[0]][0]}, agent {i} has {shapes[i][0]}."
             )
+    places = _places(as_network(graph))
     if masks:
-        unions = {
-            i: {
-                k: partial(_open_union, arrays_of_agent[0])
-                for k, arrays_of_agent in enumerate(arrays[i])
-                if arrays_of_agent
-            }
-            for i in hosts
-        }
-        is_complete = as_network(graph).is_complete
+        packed = {i: {k: own[0] for k, own in enumerate(arrays[i]) if own} for i in hosts}
         answers, traffic = run_programs(
-            lambda i, tree: masked_results(requests, i, unions[i], tree, is_complete, masks[i]),
+            lambda i, tree: masked_results(requests, i, packed[i], _open_unions, places[i], masks[i]),
             graph,
             runtime,
         )
@@ -456,8 +460,12 @@ def _reduce(
             answered += total if request.answer is None else request.answer(_shaped(total, local))
         return tuple(answered)
 
+    by_root = has_texts or any(request.answer is not None for request in requests)
+
     def program(i: int, tree: TreeNode) -> Program[Value]:
-        return tree_answer(values[i], tree, combine, answer, same_shapes=not has_texts)
+        if by_root:
+            return tree_answer(values[i], tree, combine, answer, same_shapes=not has_texts)
+        return answer_for_all(values[i], place=places[i], answer=answer, combine=combine)
 
     totals, traffic = run_programs(program, graph, runtime)
     flat, results = iter(totals[hosts[0]]), list[Any]()
@@ -472,12 +480,21 @@ def _reduce(
     return results, traffic
 
 
-def _open_union(texts: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
-    """Return the union of texts; they are what sites agree on, and are not masked."""
-    (packed,) = yield from tree_answer(
-        (texts,), tree, _combined([_union]), lambda total: total, same_shapes=False
-    )
-    return tuple(_unpacked(packed))
+def _places(network: Network) -> list[Place]:
+    """Return the place of each agent."""
+    most, is_complete = max(map(len, network.neighbors)), network.is_complete
+    pairs = enumerate(zip(network.neighbors, network.tree, strict=True))
+    return [Place(i, near, node, len(network), most, is_complete) for i, (near, node) in pairs]
+
+
+def _open_unions(
+    texts: Sequence[NDArray[Any]], tree: TreeNode, beside: Value
+) -> Program[tuple[list[tuple[str, ...]], Value]]:
+    """Return unions of texts, which are what sites agree on and not masked, and sums of arrays beside."""
+    combine = _combined([*[np.add] * len(beside), *[_union] * len(texts)])
+    value = (*beside, *texts)
+    total = yield from tree_answer(value, tree, combine, lambda total: total, same_shapes=False)
+    return [tuple(_unpacked(union)) for union in total[len(beside) :]], total[: len(beside)]
 
 
 def _shaped(arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:

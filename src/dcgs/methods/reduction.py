@@ -24,6 +24,7 @@ from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
+from dcgs.link import Link
 from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import ASSUMED, prefers_flood, sparse_bytes, sum_pieces
 from dcgs.points import Point
@@ -169,18 +170,47 @@ def _after(number: int, numbers: Point) -> Point:
     return np.concatenate([np.array([number], dtype=numbers.dtype), numbers])
 
 
+@final
+@dataclass(frozen=True)
+class Place:
+    """Where an agent is in the network: its number, its neighbors, and its node of the tree.
+
+    ``most_neighbors`` is the largest number of neighbors of an agent.
+    """
+
+    index: int
+    neighbors: Collection[int]
+    node: TreeNode
+    agents: int
+    most_neighbors: int
+    is_complete: bool
+
+    @classmethod
+    def of(cls, agent: Agent) -> Place:
+        """Return the place of an agent of a run."""
+        facts = agent.facts
+        neighbors = facts.sizes.most_neighbors
+        return cls(agent.index, agent.degrees, agent.tree, facts.agents, neighbors, facts.is_complete)
+
+    @property
+    def diameter(self) -> int:
+        """The rounds after which all agents know what is flooded."""
+        return 1 if self.is_complete else self.node.diameter
+
+    def floods(self, link: Link, nbytes: int) -> bool:
+        """Return True if values of so many bytes are known to all sooner by flooding than along the tree."""
+        known = 1 if self.is_complete else self.agents  # what an agent sends: of its own, or of all agents
+        return prefers_flood(link, self.node.height, self.diameter, known, self.most_neighbors, nbytes)
+
+
 def is_flooded(agent: Agent, nbytes: int) -> bool:
     """Return True if sums of so many bytes are flooded: always on a complete graph, elsewhere by a rule.
 
     All agents then compute what the root does else, which is cheap over sets with a cheap projection only.
     """
-    facts, tree = agent.facts, agent.tree
-    if facts.is_complete:
+    if agent.facts.is_complete:
         return True
-    if tree.diameter >= 2 * tree.height or not projects_cheaply(agent.X):
-        return False
-    link, neighbors = agent.link or ASSUMED, facts.sizes.most_neighbors
-    return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)
+    return projects_cheaply(agent.X) and Place.of(agent).floods(agent.link or ASSUMED, nbytes)
 
 
 def flooded_answer(
@@ -191,14 +221,30 @@ def flooded_answer(
     The values are flooded, in as many rounds as the graph has diameter: one if it is complete. Masked words
     are flooded in the same way; those of one ``name`` have the same exponents, array by array.
     """
+    flooded = partial(_flooded, place=Place.of(agent))
     if agent.secure is None:
-        return (yield from _flooded(value, agent=agent, answer=answer))
-    reduce = complete_answer if agent.facts.is_complete else partial(_flooded, agent=agent)
+        return (yield from flooded(value, answer=answer))
+    reduce = complete_answer if agent.facts.is_complete else flooded
     return (yield from agent.secure.answer(value, reduce, answer, _names(name, value)))
 
 
-def _flooded(value: Value, *, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
-    """Return what every agent computes from the sum of all values, which all add up in the same order.
+def answer_for_all(
+    value: Value, *, place: Place, answer: Callable[[Value], Value], combine: Combine = added
+) -> Program[Value]:
+    """Return at all agents what is computed from all values, which all agents may read: in less time.
+
+    Short values are flooded, and all agents compute the answer; long ones go along the tree, and the root
+    does. All agents must have values of equal shapes.
+    """
+    if place.floods(ASSUMED, sum(array.nbytes for array in value)):
+        return (yield from _flooded(value, place=place, answer=answer, combine=combine))
+    return (yield from tree_answer(value, place.node, combine, answer))
+
+
+def _flooded(
+    value: Value, *, place: Place, answer: Callable[[Value], Value], combine: Combine = added
+) -> Program[Value]:
+    """Return what every agent computes from all values, which all combine in the same order.
 
     A message has an array for each array of a value, with a row of each agent. Rows of the first begin with
     the agent.
@@ -206,8 +252,8 @@ def _flooded(value: Value, *, agent: Agent, answer: Callable[[Value], Value]) ->
     sizes = [array.size for array in value]
     widths = [1 + sizes[0], *sizes[1:]]
     flood, cuts = Flood(sum(sizes)), np.cumsum(widths)[:-1]
-    flood.add(agent.index, np.concatenate([array.reshape(-1) for array in value]), agent.degrees)
-    for _ in range(1 if agent.facts.is_complete else agent.tree.diameter):
+    flood.add(place.index, np.concatenate([array.reshape(-1) for array in value]), place.neighbors)
+    for _ in range(place.diameter):
         messages = flood.outgoing()
         tables = {id(rows): rows[1:].reshape(-1, sum(widths)) for rows in messages.values()}
         columns = {key: tuple(np.split(table, cuts, axis=1)) for key, table in tables.items()}
@@ -221,12 +267,17 @@ def _flooded(value: Value, *, agent: Agent, answer: Callable[[Value], Value]) ->
                     f"agent {j} sent one of shapes {shapes}."
                 )
             rows = np.hstack(message)
-            flood.receive(j, _after(len(rows), rows.reshape(-1)), agent.degrees)
-    first, *rest = flood.in_order()
-    for row in rest:
-        first += row
-    arrays = np.split(first, cuts - 1)
-    return answer(tuple(row.reshape(array.shape) for row, array in zip(arrays, value, strict=True)))
+            flood.receive(j, _after(len(rows), rows.reshape(-1)), place.neighbors)
+    arrays = np.split(flood.in_order(), cuts - 1, axis=1)
+    total = _combined([tuple(array[k] for array in arrays) for k in range(len(arrays[0]))], combine)
+    return answer(tuple(row.reshape(array.shape) for row, array in zip(total, value, strict=True)))
+
+
+def _combined(values: Sequence[Value], combine: Combine) -> Value:
+    total, *rest = values
+    for value in rest:
+        total = combine(total, value)
+    return total
 
 
 def network_answer(
@@ -266,18 +317,12 @@ def _names(name: str, value: Value) -> list[str]:
 
 
 def with_keys(program: Program[T], agent: Agent) -> Program[T]:
-    """Return the program of an agent; if its sums are masked, it exchanges their keys first.
-
-    On a complete graph that takes one round.
-    """
+    """Return the program of an agent; if its sums are masked, it exchanges their keys first."""
     if agent.secure is None:
         return program
-    along = (
-        complete_answer if agent.facts.is_complete else partial(tree_answer, tree=agent.tree, combine=added)
-    )
 
     def after_keys(secure: SecureSums) -> Program[T]:
-        yield from secure.begin(along)
+        yield from secure.begin(partial(answer_for_all, place=Place.of(agent)))
         return (yield from program)
 
     return after_keys(agent.secure)

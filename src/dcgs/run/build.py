@@ -199,8 +199,13 @@ def build(problem: RunProblem) -> Run:
     counters.setup.start()
     # With matrices in factors nothing depends on sizes, and those of all columns would be a dense matrix.
     uses_sizes = method.uses_sizes and not problem.form.is_common
+    masks = _facts_masks(problem)
+    with ExitStack() as stack:
+        for sums in masks.values():
+            stack.callback(sums.close)
+        facts = facts_of(replace(f, masks=masks), problem.X, problem.network, method.projects, uses_sizes)
     facts = replace(
-        facts_of(f, problem.X, problem.network, method.projects, uses_sizes),
+        facts,
         horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
         accuracy=observer.accuracy,
     )
@@ -273,12 +278,33 @@ def _secure(i: int, problem: RunProblem) -> SecureSums | None:
     settings, agents = problem.settings, len(problem.network)
     if settings.sums == OPEN:
         return None
+    if i in settings.masks and settings.checkpoint is None:  # a run that is resumed finds its keys by itself
+        return settings.masks[i]
     if settings.sums != MASKED:
         return SecureSums(i, agents, is_masked=False)
     if settings.checkpoint is not None:
         return SecureSums(i, agents, journal=settings.checkpoint.file(i, 0).parent / JOURNAL)
     journal, signatures = settings.runtime.journal(), settings.runtime.signatures()
     return SecureSums(i, agents, journal=journal, replays=journal is not None, signatures=signatures)
+
+
+def _facts_masks(problem: RunProblem) -> dict[int, SecureSums]:
+    """Return how the agents of this process mask what all learn before the run; none if sums are open.
+
+    In one process nothing is sent, and sums of the same integers have the same bits without masks.
+    """
+    settings, agents, f = problem.settings, len(problem.network), problem.f
+    if settings.sums == OPEN:
+        return {}
+    if settings.sums != MASKED or f.group.size == 1:
+        return {i: SecureSums(i, agents, is_masked=False) for i in f.local}
+    if settings.masks:
+        return {i: settings.masks[i].inside("facts") for i in f.local}
+    journal, signatures = settings.runtime.journal(), settings.runtime.signatures()
+    return {
+        i: SecureSums(i, agents, journal=journal, replays=journal is not None, signatures=signatures)
+        for i in f.local
+    }
 
 
 def _counters(problem: RunProblem) -> Counters:

@@ -24,6 +24,7 @@ from dcgs.run.models import ARRAYS, FACTORS, Model, ModelForm
 from dcgs.run.result import Callback, OnModel
 from dcgs.run.stopping import Limits, Stopwatch
 from dcgs.runtime import Runtime, agreed, check_same
+from dcgs.secure.session import SecureSums
 from dcgs.sets.base import ConvexSet
 from dcgs.state import unsupported
 from dcgs.validation import SEED, function_or_none, instance, nonfinite, shown
@@ -38,7 +39,9 @@ OPEN, MASKED, UNMASKED = "open", "masked", "unmasked"
 
 
 def sums_of(secure: object) -> str:
-    """Return what ``secure`` of :func:`dcgs.minimize` says of sums."""
+    """Return what ``secure`` of :func:`dcgs.minimize` says of sums; it may be the masked sums of agents."""
+    if isinstance(secure, Mapping) and all(isinstance(sums, SecureSums) for sums in secure.values()):
+        return MASKED if all(sums.is_masked for sums in secure.values()) else UNMASKED
     if isinstance(secure, bool):
         return MASKED if secure else OPEN
     if not isinstance(secure, str) or secure != UNMASKED:
@@ -51,8 +54,8 @@ def sums_of(secure: object) -> str:
 class Settings:
     """How a run is made; ``limits`` are as the user gave them, without defaults.
 
-    ``sums`` is "open", "masked", or "unmasked" for sums of the same integers without masks. ``setup`` counts
-    the time until the run is built.
+    ``sums`` is "open", "masked", or "unmasked" for sums of the same integers without masks. ``masks`` are the
+    masked sums of agents whose keys are known, as in a fit. ``setup`` counts the time until the run is built.
     """
 
     method: Method
@@ -63,6 +66,7 @@ class Settings:
     checkpoint: Checkpoint | None
     sums: str = OPEN
     on_model: OnModel | None = None
+    masks: Mapping[int, SecureSums] = field(default_factory=dict)
     setup: Stopwatch = field(default_factory=Stopwatch)
 
 

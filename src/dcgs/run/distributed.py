@@ -1,14 +1,15 @@
 """The sum f = Σ fᵢ, of which each process has the terms of its agents, and the facts that follow from it.
 
-Facts are what all agents know before a run: the sizes and eigenvalues that methods need.
+Facts are what all agents know before a run: the sizes and eigenvalues that methods need. Where sums are
+masked, the numbers of single agents stay with them: all learn least and largest numbers, and sums.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias, final
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,17 @@ from dcgs.objectives.maps import SparseMap, largest_by_lanczos
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.points import Point
+from dcgs.protocol import Program
 from dcgs.runtime import ProcessGroup, SingleProcess
 from dcgs.runtime.encoding import Array
+from dcgs.secure.session import SecureSums
+from dcgs.secure.sum import complete_answer, secure_max
 from dcgs.sets.base import ConvexSet
 
 Evaluate: TypeAlias = Callable[[int, Objective], tuple[Array, ...]]
 """What is computed from one agent's number and objective, in the process that has it."""
+Combined: TypeAlias = tuple[Point, Point, Point]
+"""Numbers of which the least, the largest and the sum over all agents are of use."""
 
 # Columns of a sparse matrix are sparse if no more than this share of them has an entry: if entries are at
 # random places, two for each column. With more, edges send fewer bytes on Lassos of `dcgs bench growth`.
@@ -42,10 +48,13 @@ class DistributedObjective:
     """The terms of f = Σ fᵢ: those of this process, by agent, and the group that has the others.
 
     Results are combined in the order of agents, so that a sum has the same bits for any number of processes.
+    ``masks`` are the masked sums of the agents of this process, by which facts are found; none if they are
+    open.
     """
 
     local: Mapping[int, Objective]
     group: ProcessGroup
+    masks: Mapping[int, SecureSums] = field(default_factory=dict)
 
     def gather(self, evaluate: Evaluate) -> Iterator[tuple[Array, ...]]:
         """Yield the result of every agent, in order, at the root; yield nothing in other processes."""
@@ -93,6 +102,43 @@ class DistributedObjective:
         local = np.array([evaluate(i, f) for i, f in self.local.items()], dtype=np.float64)
         return np.concatenate(self.group.allgather([local]))
 
+    def combined(self, evaluate: Callable[[int, Objective], Combined]) -> Combined:
+        """Return, in all processes, the least of the first numbers, the largest of the second, and sums."""
+        local = {i: evaluate(i, f) for i, f in self.local.items()}
+        if self.masks:
+            return self._masked(local)
+        cuts = np.cumsum([len(numbers) for numbers in next(iter(local.values()))])[:-1]
+        rows = self.numbers(lambda i, _: np.concatenate(local[i]).tolist())
+        least, largest, terms = np.split(rows, cuts, axis=1)
+        return least.min(axis=0), largest.max(axis=0), terms.sum(axis=0)
+
+    def _masked(self, local: Mapping[int, Combined]) -> Combined:
+        """Return what is combined by masked sums, outside of the rounds: every process tells all others."""
+
+        def program(i: int) -> Program[Combined]:
+            least, largest, terms = (np.asarray(numbers, dtype=np.float64) for numbers in local[i])
+            secure = self.masks[i]
+            yield from secure.begin(complete_answer)
+            ends = np.concatenate([-least, largest])
+            if len(ends):
+                ends = yield from secure_max(ends, secure.masked(complete_answer), "extremes of facts")
+            (total,) = yield from secure.answer(
+                (terms,), complete_answer, lambda total: total, ["sums of facts"]
+            )
+            return -ends[: len(least)], ends[len(least) :], total
+
+        programs: dict[int, Any] = {i: program(i) for i in local}
+        inboxes: dict[int, Any] = dict.fromkeys(local)
+        while True:
+            try:
+                sent = {i: programs[i].send(inboxes[i]) for i in local}
+            except StopIteration as end:  # all have the same number of steps
+                answer: Combined = end.value
+                return answer
+            arrays = self.group.allgather(value for (value,) in sent.values())
+            for i in local:
+                inboxes[i] = {j: (array,) for j, array in enumerate(arrays) if j != i}
+
     def texts(self, evaluate: Callable[[int, Objective], str]) -> list[str]:
         """Return, in all processes, a text for every agent."""
         return self.group.allgather_texts(evaluate(i, f) for i, f in self.local.items())
@@ -114,19 +160,23 @@ def facts_of(
 ) -> Facts:
     """Return the facts of a problem; mixing, smoothness and sizes take time, so they are optional."""
     f = as_distributed(objectives)
+    numbers = _Numbers(X.start() if sizes else None)
+    least, largest, total = f.combined(lambda _, part: numbers.of(part))
     known = Facts(
         len(network),
         network.norm_L,
-        float(f.numbers(lambda _, part: [part.strong_convexity]).min()),
+        float(least[0]),
         X.diameter,
         network.is_complete,
         network.normalized_norm,
         network.connectivity,
         network.hub,
-        *_sampling_facts(f),
-        sizes=_sizes(f, X, network) if sizes else SizeFacts(),
+        bool(least[1]) and _has_separate_rows(f),
+        float(largest[0]) if least[1] else 0.0,
+        int(total[0]) if least[2] else 0,
+        sizes=numbers.sizes(least[4:], largest[1:], total[1:], network),
         mean_degree=2.0 * network.edges / len(network) or 1.0,
-        sparse_columns=_has_sparse_columns(f),
+        sparse_columns=bool(least[3]),
     )
     if not smoothness:
         return known
@@ -142,66 +192,74 @@ def facts_of(
     return replace(known, projection=projection)
 
 
-def _sizes(f: DistributedObjective, X: ConvexSet, network: Network) -> SizeFacts:
-    """Return the sizes by which FastDCGS chooses its form."""
-    start = X.start()
+@final
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """What is combined of the numbers of agents; also sizes, if X starts at ``start``."""
 
-    def numbers(_: int, part: Objective) -> list[float]:
+    start: Point | None
+
+    def of(self, part: Objective) -> Combined:
+        """Return the numbers of one agent: for the least, the largest, and sums."""
         lower, upper = part.loss.curvature
-        curved = float(part.loss.hess(part.map.image(start)).mean()) / (upper or 1.0)
-        uneven = part.uneven_curvatures is not None
-        sizes = part.map.entries, uneven, upper - lower, part.map.size
-        return [*map(float, sizes), part.smoothness, part.mean_curvature, curved]
+        is_sampling, is_quadratic = isinstance(part.map, Sampling), lower == upper > 0.0
+        of_entries = is_sampling and is_quadratic
+        least = [part.strong_convexity, is_sampling, of_entries, _is_sparse(part)]
+        largest = [part.smoothness if is_sampling else 0.0]
+        sums = [float(part.map.size) if of_entries else 0.0]
+        if self.start is not None:
+            curved = float(part.loss.hess(part.map.image(self.start)).mean()) / (upper or 1.0)
+            of_a_row = part.mean_curvature / part.map.size
+            least += [part.map.size, of_a_row]
+            largest += [part.map.entries, part.uneven_curvatures is not None, upper - lower, of_a_row]
+            sums += [part.map.size, part.smoothness, part.mean_curvature, curved]
+        return np.array(least, float), np.array(largest, float), np.array(sums, float)
 
-    rows = f.numbers(numbers)
-    entries, uneven, curved = rows[:, :3].max(axis=0).tolist()
-    samples, smoothness, mean, share = rows[:, 3:].mean(axis=0).tolist()
-    fewest, of_a_row = rows[:, 3].min(), rows[:, 5] / rows[:, 3]
-    random = (1.0 + math.sqrt(start.size / samples)) ** 2  # Marchenko and Pastur 1967
-    return SizeFacts(
-        max(map(len, network.neighbors)),
-        int(entries),
-        uneven > 0.0,
-        curved == 0.0,
-        smoothness / (mean or 1.0) / random,
-        share,
-        int(fewest),
-        bool(of_a_row.max() <= _APART * of_a_row.min()),
-    )
-
-
-def _has_sparse_columns(f: DistributedObjective) -> bool:
-    """Return True if every agent has a sparse matrix with even columns, of which some are empty."""
-
-    def numbers(_: int, part: Objective) -> list[bool]:
-        if not isinstance(part.map, SparseMap):
-            return [False]
-        used = np.count_nonzero(np.diff(part.map.columns.indptr))
-        return [bool(used <= _MOST_COLUMNS * part.map.A.shape[1]) and part.uneven_curvatures is None]
-
-    return bool(f.numbers(numbers).all())
+    def sizes(self, least: Point, largest: Point, total: Point, network: Network) -> SizeFacts:
+        """Return the sizes by which FastDCGS chooses its form."""
+        if self.start is None:
+            return SizeFacts()
+        samples, smoothness, mean, share = (total / len(network)).tolist()
+        random = (1.0 + math.sqrt(self.start.size / samples)) ** 2  # Marchenko and Pastur 1967
+        return SizeFacts(
+            max(map(len, network.neighbors)),
+            int(largest[0]),
+            bool(largest[1] > 0.0),
+            bool(largest[2] == 0.0),
+            smoothness / (mean or 1.0) / random,
+            share,
+            int(least[0]),
+            bool(largest[3] <= _APART * least[1]),
+        )
 
 
-def _sampling_facts(f: DistributedObjective) -> tuple[bool, float, int]:
-    """Return whether agents have entries in separate intervals of rows, and the largest smoothness.
+def _is_sparse(part: Objective) -> bool:
+    """Return True if an agent has a sparse matrix with even columns, of which some are empty."""
+    if not isinstance(part.map, SparseMap):
+        return False
+    used = np.count_nonzero(np.diff(part.map.columns.indptr))
+    return bool(used <= _MOST_COLUMNS * part.map.A.shape[1]) and part.uneven_curvatures is None
 
-    The last number is that of all entries, if all losses are quadratic. For objectives of other maps, return
-    False and 0.
-    """
 
-    def numbers(_: int, part: Objective) -> tuple[float, float, float, float]:
-        if not isinstance(part.map, Sampling):
-            return 0.0, 0.0, -1.0, 0.0
-        lower, upper = part.loss.curvature
-        entries = part.map.size if lower == upper > 0.0 else -math.inf
-        return float(part.map.rows.min()), float(part.map.rows.max()), part.smoothness, entries
+def _has_separate_rows(f: DistributedObjective) -> bool:
+    """Return True if agents have entries in separate intervals of rows: no row is in two of them."""
+    if not f.masks:
+        first, last = f.numbers(lambda _, part: [*map(float, _interval(part))]).T
+        order = np.argsort(first, kind="stable")
+        return bool((first[order][1:] > last[order][:-1]).all())
 
-    first, last, smoothness, entries = f.numbers(numbers).T
-    if smoothness.min() < 0.0:
-        return False, 0.0, 0
-    order = np.argsort(first, kind="stable")
-    separate = bool((first[order][1:] > last[order][:-1]).all())
-    return separate, float(smoothness.max()), int(max(0.0, entries.sum()))
+    def interval(_: int, part: Objective) -> Combined:
+        (first, last), marks = _interval(part), np.zeros(part.shape[0])
+        marks[first : last + 1] = 1.0
+        return np.zeros(0), np.zeros(0), marks
+
+    *_, agents = f.combined(interval)
+    return bool(agents.max() <= 1.0)
+
+
+def _interval(part: Objective) -> tuple[int, int]:
+    assert isinstance(part.map, Sampling)
+    return int(part.map.rows.min()), int(part.map.rows.max())
 
 
 def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> float:

@@ -25,6 +25,7 @@ from dcgs.run.observer import Observer
 from dcgs.run.result import CERTIFICATES, Callback, OnModel, Result, as_history
 from dcgs.run.stopping import LIMITS, Limits, Status
 from dcgs.runtime import FaultSchedule, Lockstep, Runtime
+from dcgs.secure.session import SecureSums
 from dcgs.sets.base import ConvexSet
 
 # A set-up that takes more than this share of the limit on seconds is worth a note.
@@ -55,7 +56,7 @@ def minimize(
     every: int | None = 1,
     callback: Callback | None = None,
     checkpoint: Checkpoint | None = None,
-    secure: bool | Literal["unmasked"] = False,
+    secure: bool | Literal["unmasked"] | Mapping[int, SecureSums] = False,
     on_model: OnModel | None = None,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, which communicate over the graph.
@@ -102,6 +103,7 @@ def minimize(
         checkpoint,
         sums_of(secure),
         on_model,
+        secure if isinstance(secure, Mapping) else {},
     )
     settings.setup.start()
     # Runtimes use more BLAS threads only where bits stay the same.

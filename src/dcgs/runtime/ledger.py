@@ -41,6 +41,7 @@ TEXTS, MASKED, HESSIANS, VECTORS, NUMBERS, FLAGS, KEYS = (
     "flags",
     "public keys of the masks",
 )
+TEXTS_AND_KEYS = f"{TEXTS}, and {KEYS}"
 _KEY_BYTES = 32
 
 
@@ -261,8 +262,8 @@ def _form(arrays: Sequence[NDArray[Any]], size: int) -> str:
     if np.uint64 in kinds:
         return MASKED
     if kinds == {np.uint8}:
-        if len(arrays) == 1 and arrays[0].ndim == 2 and arrays[0].shape[1] >= _KEY_BYTES:
-            return KEYS
+        if arrays[0].ndim == 2 and arrays[0].shape[1] >= _KEY_BYTES:
+            return KEYS if len(arrays) == 1 else TEXTS_AND_KEYS
         return FLAGS if all(array.max(initial=0) <= 1 for array in arrays) else TEXTS
     if any(array.dtype == np.uint8 and array.ndim == 2 and array.size for array in arrays):
         return TEXTS  # and how many people have them

@@ -181,6 +181,16 @@ def agree(pair: KeyPair, index: int, publics: Sequence[bytes], run: str) -> Agen
     return AgentKeys(index, agents, transcript, shared, noise_key, tuple(publics))
 
 
+def keys_inside(keys: AgentKeys, label: str) -> AgentKeys:
+    """Return keys that follow from others by HKDF, for what has this label; other labels give other keys."""
+    encoded = label.encode()
+    content = b"dcgs keys inside 1\n" + keys.transcript + _number(len(encoded)) + encoded
+    transcript = sha256(content).digest()
+    shared = {j: _derived(secret, transcript, b"mask inside") for j, secret in keys.shared.items()}
+    noise_key = _derived(keys.noise_key, transcript, b"noise inside")
+    return AgentKeys(keys.index, keys.agents, transcript, shared, noise_key, keys.publics)
+
+
 def _check_publics(pair: KeyPair, index: int, publics: Sequence[bytes]) -> None:
     """Raise unless every agent has a key, all differ, and this agent's key has arrived unchanged."""
     odd = [j for j, public in enumerate(publics) if len(public) != KEY_BYTES]

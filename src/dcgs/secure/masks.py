@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from dcgs.secure.fixed_point import Words
+from dcgs.secure.fixed_point import LIMB_BITS, Words, carried
 
 if TYPE_CHECKING:  # these two need the package cryptography, and masks of other kinds do not
     from dcgs.secure.journal import Journal
@@ -48,6 +48,14 @@ class Masks(ABC):
         """Return the masked words, and advance the counter. ``name`` is that of the sum."""
 
     @abstractmethod
+    def hide(self, limbs: Words, start: int) -> Words:
+        """Return the limbs of wide numbers with pads that cancel mod 2²⁴⁰, for the current counter.
+
+        Sums of limbs tell no more than the total then. They are sealed as well, from which on they are
+        uniform words; the pads of limbs come from behind the first ``start`` words.
+        """
+
+    @abstractmethod
     def noise(self, size: int) -> Words:
         """Return words for the current counter that hide what they are added to from all other agents."""
 
@@ -68,6 +76,9 @@ class NoMasks(Masks):
     def seal(self, words: Words, name: str) -> Words:
         self._counter += 1
         return words
+
+    def hide(self, limbs: Words, start: int) -> Words:
+        return limbs
 
     def noise(self, size: int) -> Words:
         return np.ones(size, dtype=np.uint64)
@@ -151,6 +162,15 @@ class PairwiseMasks(Masks):
             )
         self.state.counter += 1
         return masked
+
+    def hide(self, limbs: Words, start: int) -> Words:
+        hidden = limbs.astype(np.int64)
+        for j in self._keys.shared:
+            pad = self._keys.pad(j, self.state.counter, start + limbs.size)[start:] >> np.uint64(
+                64 - LIMB_BITS
+            )
+            hidden += (1 if self._keys.index < j else -1) * pad.astype(np.int64).reshape(limbs.shape)
+        return carried(hidden)
 
     def noise(self, size: int) -> Words:
         return self._keys.noise(self.state.counter, size)

@@ -1,14 +1,19 @@
 """The masked sums of one agent in a run or a fit: its keys, its counters, and the exponents of its sums.
 
-Short arrays of one dimension have an exponent for each number, all others have one. The
-first sum of a kind follows one of flags, which tells for each exponent the largest magnitude over all agents,
-and not whose it is. Numbers that are zero at all agents get the exponent of the largest others. Exponents are
-kept; they are lowered, and a sum is repeated, where numbers have grown too large for them.
+Numbers are wide where no exponent is known: those of short arrays of one dimension always, those of others in
+the first sum of a kind. With it go flags that tell all agents the largest magnitude over all of them, and not
+whose it is, and with that an exponent for the next sums. Exponents are kept; they are lowered, and a sum is
+repeated, where numbers have grown too large for them.
+
+Long arrays would have many bytes as wide numbers. Their first exponent is a guess; if the magnitude that is
+told does not go with it, the sum is repeated. Exponents of short arrays whose numbers have an unusual size
+are found by a sum of flags: one for each number, where numbers that are zero at all agents get the exponent
+of the largest others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -17,9 +22,19 @@ import numpy as np
 
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.secure.fixed_point import Exponent, exponent_for
-from dcgs.secure.masks import Masks, MaskState, NoMasks, PairwiseMasks
-from dcgs.secure.sum import MaskedReduction, Reduce, Total, Value, secure_answer, secure_powers
+from dcgs.secure.fixed_point import WIDE_AGENTS, Exponent, exponent_for
+from dcgs.secure.masks import CounterReuseError, Masks, MaskState, NoMasks, PairwiseMasks
+from dcgs.secure.sum import (
+    POWERS,
+    MaskedReduction,
+    Reduce,
+    Summed,
+    Total,
+    Value,
+    lowered,
+    secure_powers,
+    sum_once,
+)
 
 if TYPE_CHECKING:  # these need the package cryptography
     from dcgs.secure.journal import Journal
@@ -30,9 +45,10 @@ T = TypeVar("T")
 _RUN = "dcgs sums 1"  # keys are new in every run: transcripts of two runs differ
 # Numbers may grow by this number of bits beyond their first magnitude before a sum is repeated.
 _HEADROOM = 4
-# Magnitudes are told as one of these powers of two; numbers above 2^_USUAL stand for what is not known.
+# Numbers above 2^_USUAL stand for what is not known.
 _USUAL = 264
-_MAGNITUDES = np.array([-1072, *range(-128, _USUAL + 1, 8), 512, 1024])
+# Arrays of more numbers are not wide, and are below this power of two, by a guess.
+_MOST_WIDE, _GUESS = 1 << 10, 16
 
 
 @final
@@ -54,8 +70,8 @@ class SecureSums:
     ``is_masked`` is False for sums of the same integers without masks: totals have the same bits, and
     neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved, or that
     are executed again from their beginning with the same keys, if ``replays``. Arrays of one dimension with
-    at most ``short`` numbers have an exponent for each of them. ``errors`` bounds those of the arrays of the
-    total that the root reads now, by an array where numbers have their own exponents.
+    at most ``short`` numbers are wide, or have an exponent for each of them. ``errors`` bounds those of the
+    arrays of the total that the root reads now, by an array where numbers have their own bounds.
     ``rounds`` are those of keys, magnitudes and repeated sums.
     """
 
@@ -70,7 +86,10 @@ class SecureSums:
     signatures: Signatures | None = None
     fingerprint: str = ""
     _masks: Masks | None = None
+    _keys: AgentKeys | None = None
     _publics: list[str] = field(default_factory=list)
+    _labels: set[str] = field(default_factory=set)
+    _inside: dict[str, list[int]] = field(default_factory=dict)
     _exponents: dict[str, list[int]] = field(default_factory=dict)
     _file: Journal | None = None
 
@@ -78,6 +97,11 @@ class SecureSums:
     def sums(self) -> int:
         """The sums so far; those of flags, and those that were repeated, count."""
         return 0 if self._masks is None else self._masks.counter
+
+    @property
+    def runs(self) -> int:
+        """The runs inside so far."""
+        return len(self._labels)
 
     def begin(self, reduce: Reduce) -> Program[None]:
         """Exchange keys, unless they are known."""
@@ -109,19 +133,55 @@ class SecureSums:
         """
         reduction = self.masked(reduce)
         kinds = [f"{name}, {array.ndim} axes" for name, array in zip(names, value, strict=True)]
-        yield from self._learn_magnitudes(kinds, value, reduction)
-        exponents = [self._exponents_of(kind, array) for kind, array in zip(kinds, value, strict=True)]
+        arrays = dict(zip(kinds, value, strict=True))
+        alone = [kind for kind, a in arrays.items() if self._has_own(a) and not self._can_be_wide(a)]
+        yield from self._learn_magnitudes({kind: arrays[kind] for kind in alone}, reduction)
+        first = reduction.masks.counter
 
         def opened(total: Total) -> Value:
             self.errors = total.errors
             return answer(total.arrays)
 
-        first = reduction.masks.counter
-        program = secure_answer(value, reduction, opened, exponents, "; ".join(names))
-        answered, used = yield from self._counted(program, lambda: reduction.masks.counter > first + 1)
-        for kind, exponent in zip(kinds, used, strict=True):
-            self._exponents[kind] = np.ravel(exponent).tolist() or self._exponents[kind]
-        return answered
+        while True:
+            exponents = [self._exponents_of(kind, array) for kind, array in zip(kinds, value, strict=True)]
+            known = {*self._exponents}
+            told = [k for k, kind in enumerate(kinds) if kind not in known and not self._has_own(value[k])]
+            program = sum_once(value, reduction, opened, exponents, "; ".join(names), told)
+            summed = yield from self._counted(program, lambda: reduction.masks.counter > first + 1)
+            self._keep([kinds[k] for k in told], summed)
+            if summed.answered is not None:
+                return summed.answered
+            unknown = dict[str, Point]()
+            for kind, exponent, too_large in zip(kinds, exponents, summed.too_large, strict=True):
+                if kind in known:
+                    assert exponent is not None
+                    self._exponents[kind] = np.ravel(lowered(exponent, too_large)).tolist()
+                elif too_large.any():  # unless its magnitude was told
+                    unknown[kind] = arrays[kind]
+            yield from self._learn_magnitudes(unknown, reduction)
+
+    def inside(self, label: str) -> SecureSums:
+        """Return the masked sums of a run inside a fit: no keys are exchanged, they follow from these.
+
+        A label is given once: the same keys would mask other values by the same counters. Runs inside share
+        exponents.
+        """
+        if label in self._labels:
+            raise CounterReuseError(
+                f"keys of a run must have a label of their own; {label!r} was given before."
+            )
+        self._labels.add(label)
+        sums = SecureSums(self.index, self.agents, self.is_masked, fingerprint=self.fingerprint)
+        sums._exponents = self._inside
+        if not self.is_masked:
+            sums._masks = NoMasks(self.agents)
+            return sums
+        from dcgs.secure.keys import keys_inside
+
+        assert self._keys is not None
+        sums._keys, sums._file = keys_inside(self._keys, label), self._file
+        sums._masks = PairwiseMasks(sums._keys, None, self._file)
+        return sums
 
     def state(self) -> SecureState | None:
         """Return what a checkpoint has of it; None before keys are known."""
@@ -151,8 +211,8 @@ class SecureSums:
         self._use(agree(pair, self.index, publics, _RUN), state.masks)
 
     def close(self) -> None:
-        """Close the journal."""
-        if self._file is not None:
+        """Close the journal, unless it is that of a fit."""
+        if self._file is not None and self.journal is not None:
             self._file.close()
             self._file = None
 
@@ -164,13 +224,19 @@ class SecureSums:
 
     def _use(self, keys: AgentKeys, state: MaskState | None) -> None:
         self._publics, self.fingerprint = [public.hex() for public in keys.publics], keys.fingerprint
+        self._keys = keys
         self._masks = PairwiseMasks(keys, state, self._file)
 
-    def _learn_magnitudes(
-        self, kinds: Sequence[str], value: Value, reduction: MaskedReduction
-    ) -> Program[None]:
-        """Find exponents of arrays of a new kind, from the magnitudes of all agents' numbers."""
-        new = {kind: array for kind, array in zip(kinds, value, strict=True) if kind not in self._exponents}
+    def _keep(self, kinds: Sequence[str], summed: Summed) -> None:
+        """Keep the exponents of kinds whose magnitudes were told; zeros stay wide."""
+        for kind, power in zip(kinds, summed.powers, strict=True):
+            if power > POWERS[0]:
+                exponent = exponent_for(power + _HEADROOM, self.agents)
+                self._exponents[kind] = [min([exponent, *self._exponents.get(kind, [])])]
+
+    def _learn_magnitudes(self, arrays: Mapping[str, Point], reduction: MaskedReduction) -> Program[None]:
+        """Find exponents of arrays by kind, unless they are known, from the magnitudes of all agents."""
+        new = {kind: array for kind, array in arrays.items() if kind not in self._exponents}
         if not new:
             return
         parts = [
@@ -178,21 +244,30 @@ class SecureSums:
             for array in new.values()
         ]
         sizes, name = np.concatenate([part.reshape(-1) for part in parts]), "magnitudes of " + "; ".join(new)
-        powers = yield from self._counted(secure_powers(sizes, _MAGNITUDES, reduction, name))
-        is_zero = powers == _MAGNITUDES[0]
+        powers = yield from self._counted(secure_powers(sizes, POWERS, reduction, name))
+        is_zero = powers == POWERS[0]
         powers[is_zero] = powers[~is_zero & (powers <= _USUAL)].max(initial=0)
         exponents = [exponent_for(power + _HEADROOM, self.agents) for power in powers.tolist()]
         cuts = np.cumsum([part.size for part in parts])
         for kind, start, end in zip(new, [0, *cuts[:-1].tolist()], cuts.tolist(), strict=True):
             self._exponents[kind] = exponents[start:end] or [exponent_for(0, self.agents)]
 
-    def _exponents_of(self, kind: str, array: Point) -> Exponent:
-        """Return the exponent of an array, or those of its numbers; the least one if it had another size."""
-        known = self._exponents[kind]
+    def _exponents_of(self, kind: str, array: Point) -> Exponent | None:
+        """Return the exponent of an array, or those of its numbers; the least one if it had another size.
+
+        Where none is known it is None: numbers are wide. For long arrays it is a guess.
+        """
+        known = self._exponents.get(kind)
+        if known is None:
+            return None if self._can_be_wide(array) else exponent_for(_GUESS, self.agents)
         if not self._has_own(array):
             return min(known)
         numbers = known if len(known) == array.size else [min(known)] * array.size
         return np.array(numbers, dtype=np.int64).reshape(array.shape)
+
+    def _can_be_wide(self, array: Point) -> bool:
+        """Return True if the numbers of an array may be wide."""
+        return array.size <= _MOST_WIDE and self.agents <= WIDE_AGENTS
 
     def _has_own(self, array: Point) -> bool:
         """Return True if each number of an array has an exponent of its own."""

@@ -55,10 +55,11 @@ _MASKED = (
     "names of sites, files and columns, types of columns and options are open."
 )
 OPEN_SUMS = (
-    "neighbors read the sums, gradients and Hessians of each site. A sum about one person, such as that of a "
-    "class of one or the row of a rare level in a Hessian, shows this person."
+    "neighbors read the sums, gradients and Hessians of each site; where sums are flooded, all sites do. A "
+    "sum about one person, such as that of a class of one or the row of a rare level in a Hessian, shows "
+    "this person."
 )
-"""What neighbors see without masks."""
+"""What others see without masks."""
 
 
 @final

@@ -352,7 +352,7 @@ def _fit(
     if spec.floors is not None and design.statistics.rows < X.shape[0]:
         arguments["method"] = without_hessians(arguments.get("method"), X.shape[0])
     network.named(RUN, X.shape[0])
-    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
+    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure_run()}
     if spec.handover is not None:
         where["on_model"] = lambda i, k, x: handover.seen(label, design.model(x))
     result = minimize(objectives, X, network.graph, x0=start, **where, **arguments)

@@ -382,7 +382,7 @@ class RunFinder(Finder):
             runtime, x0 = network.runtime.in_rounds(), _start(self.models[n], X)
             name = f"the model of radius {radius:.4g}"
             network.named(name, X.shape[-1])
-            rule |= {"runtime": runtime, "secure": network.secure, "every": None}
+            rule |= {"runtime": runtime, "secure": network.secure_run(), "every": None}
             result = minimize(dict(fold.train), X, network.graph, x0=x0, **rule)
             # Of a matrix, blocks of vectors with an entry for each column are sent.
             sent = Sent(name, "fit", X.shape[-1], result.rounds, 0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dcgs.learn.radius.finders import CLEAR, Finder, Fitted, NewtonFinder, RunFinder, SetOf, Stops
 from dcgs.learn.radius.folds import Fold
-from dcgs.learn.radius.result import PathPoint, RadiusPath
+from dcgs.learn.radius.result import SAME, PathPoint, RadiusPath
 from dcgs.learn.radius.sums_finder import SumsFinder
 from dcgs.learn.sums import Reductions, Steps
 from dcgs.low_rank import LowRank
@@ -132,7 +132,9 @@ def path_steps(
     null, *points = [_with_features(candidate, finder.weight or 1.0, count) for candidate in fitted]
     gap = math.nan
     if isinstance(finder, RunFinder) and isinstance(x0, LowRank):
-        gap = yield from finder.enough_gap(min(fitted[1:], key=_error))
+        least = min(fitted[1:], key=_error)  # of equal errors, whose last bits differ, the smallest radius
+        most = least.error + SAME * least.standard_error
+        gap = yield from finder.enough_gap(next(each for each in fitted[1:] if each.error <= most))
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     models = tuple(candidate.models for candidate in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"

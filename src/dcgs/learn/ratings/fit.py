@@ -407,7 +407,7 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         prepared = prepare_with(placed.parts, task, known)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
     network.named(RUN, X.shape[-1])
-    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
+    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure_run()}
     result = minimize(prepared.objectives, X, network.graph, x0=x0, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
     answers = dict(zip(result.hosted.tolist(), result.agents, strict=True))
