@@ -222,10 +222,10 @@ class GapSearch:
         image, (slope,) = total
         threshold = self._threshold(at, self._search[1])
         least = max(estimate, float(slope) + self.radius * _root(search.value))
-        tolerance = max(_ACCURACY * threshold, _SHARE * (threshold - least)) / self.radius
         if image.ndim == 1:
-            found = self._from_whole(image, search, tolerance)
+            found = self._from_whole(image, search, _ACCURACY * threshold / self.radius)
         else:
+            tolerance = max(_ACCURACY * threshold, _SHARE * (threshold - least)) / self.radius
             search.add(image.astype(np.float64), tolerance * (2.0 * _root(search.value) + tolerance))
             search.disturbance += self.agent.sum_noise(0, image.size) + error * _root(search.bound)
             search.relative += self._rounding * math.sqrt(image.shape[1])

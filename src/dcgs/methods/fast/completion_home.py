@@ -64,6 +64,8 @@ _SMALL, _PATIENCE = 1e-4, 8
 _USED = 1.0
 # A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps, as for large radii.
 _FAR = 0.3
+# Singular values of V below this share of the largest are left out of estimates: their vectors are rounded.
+_SHORT = 1e-3
 # Rows of equal length are solved together, as many as have so many entries.
 _TOGETHER = 1 << 21
 
@@ -388,20 +390,20 @@ class Root:
         state.trust *= _DOUBT
         assert self._here is not None
         here, is_worse = self._here
-        self._here = here.beside(*self._search.found(here.V.shape[1])), is_worse
+        self._here = here.beside(*self._search.found(here.basis.shape[1])), is_worse
         return self._step(state)
 
     def _step(self, state: HomeRoot) -> Value:
         """Return the next V, μ and E."""
         assert self._here is not None
         (here, is_worse), last = self._here, state.last
-        V, E, mu, sums, sigma = here.V, here.E, here.mu, here.sums, here.sigma
+        V, mu, sums, sigma = here.V, here.mu, here.sums, here.sigma
         if is_worse:  # half of the step
             assert last is not None
             last.step = 0.5 * last.step
             state.forget(5)
             V = last.V - last.step
-            return self._answer(mu, here.scale, V, self._beside(E, V, E.shape[1]))
+            return self._answer(mu, here.scale, V, self._beside(here.vectors, V, len(sigma)))
         if last is not None:
             old = last.V.any(axis=0)  # new columns have no gradient at the last point
             moved, change = (V - last.V) * old, (sums.grad - last.grad - (mu - last.mu) * last.V) * old
@@ -480,14 +482,14 @@ class _Here:
     """What follows from the sums at x = U Vᵀ: the scale s, f(0) − f(s x), the gap, and singular values of G.
 
     ``vectors`` span E, with the singular values ``sigma`` of G, largest first, and ``images`` GᵀG times them.
-    ``basis`` are orthonormal vectors that span V; ``spread`` is the root mean square of σ²/μ² − 1 there. The
-    gap is a share of the decrease.
+    ``svd`` is that of V, and ``basis`` has its left singular vectors but those of nearly zero; ``spread`` is the
+    root mean square of σ²/μ² − 1 there. The gap is a share of the decrease.
     """
 
     V: Matrix
-    E: Matrix
     mu: float
     sums: _Sums
+    svd: tuple[Matrix, Point, Matrix]
     norm: float
     weight: float
     scale: float
@@ -518,8 +520,9 @@ class _Here:
         are solved give G V = −μ U, so the span Q of V and E has T = Qᵀ(GᵀG)Q and the residual R = GᵀG Q − Q T.
         σ₁² is taken as that of [[T, Rᵀ], [R, ρ 1]], with the least ρ = σ² in E for all that is beside them.
         """
-        basis, R = np.linalg.qr(V)
-        sizes = np.sqrt(np.maximum(np.linalg.eigvalsh(R @ sums.gram @ R.T), 0.0))
+        left, lengths, right = np.linalg.svd(V, full_matrices=False)
+        across = lengths[:, None] * right
+        sizes = np.sqrt(np.maximum(np.linalg.eigvalsh(across @ sums.gram @ across.T), 0.0))
         norm = float(sizes.sum())
         if not (norm > 0.0 and sums.size > 0.0):
             return None
@@ -529,21 +532,24 @@ class _Here:
         )
         sigma, rotation = _ritz(E, sums.products)
         vectors, images = E @ rotation, sums.products @ rotation
-        inverse = np.linalg.pinv(R, rcond=1e-6)
-        inner, across = mu**2 * (inverse.T @ sums.gram @ inverse), basis.T @ images
-        T = np.block([[inner, across], [across.T, vectors.T @ images]])
-        of_basis = mu * ((mu * V - sums.grad) @ inverse)
-        rest = np.hstack([of_basis, images]) - np.hstack([basis, vectors]) @ T
-        R = np.linalg.qr(rest, mode="r")
-        whole = np.block([[0.5 * (T + T.T), R.T], [R, float(sigma[-1]) ** 2 * np.eye(len(R))]])
+        kept = lengths > _SHORT * lengths[0]
+        inverse = right[kept].T / lengths[kept]
+        inner = mu**2 * (inverse.T @ sums.gram @ inverse)
+        Q = np.hstack([left[:, kept], vectors])
+        GtGQ = np.hstack([mu * ((mu * V - sums.grad) @ inverse), images])
+        T = Q.T @ GtGQ
+        T[: len(inner), : len(inner)] = inner
+        T = 0.5 * (T + T.T)
+        R = np.linalg.qr(GtGQ - Q @ T, mode="r")
+        whole = np.block([[T, R.T], [R, float(sigma[-1]) ** 2 * np.eye(len(R))]])
         top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(whole)[-1])))
         fall = -scale * (sums.slope + scale * sums.size)
-        gap = sums.size - fall + radius * top
-        spread = math.sqrt(float(np.mean((np.linalg.eigvalsh(0.5 * (inner + inner.T)) / mu**2 - 1.0) ** 2)))
+        gap = (sums.size - fall + radius * top) / fall if fall > 0.0 else math.inf
+        spread = math.sqrt(float(np.mean((np.linalg.eigvalsh(inner) / mu**2 - 1.0) ** 2)))
         weight = 0.5 * float(np.trace(sums.gram) + np.sum(V**2))
-        gap = gap / fall if fall > 0.0 else math.inf
+        svd = left, lengths, right
         return cls(
-            V, E, mu, sums, norm, weight, scale, fall, gap, basis, spread, sigma, vectors, images
+            V, mu, sums, svd, norm, weight, scale, fall, gap, left[:, kept], spread, sigma, vectors, images
         )
 
 
@@ -567,7 +573,7 @@ class _Metric:
 
     @classmethod
     def of(cls, state: HomeRoot, here: _Here, mu: float) -> _Metric:
-        left, lengths, right = np.linalg.svd(here.V, full_matrices=False)
+        left, lengths, right = here.svd
         squares, curved = lengths**2, 2.0 * state.density
         of_left, of_vectors = curved * (state.half @ left**2), curved * (state.half @ here.vectors**2)
         damping = min(1.0, _DAMPING * here.spread) * mu
