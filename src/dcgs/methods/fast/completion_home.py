@@ -342,13 +342,12 @@ class Root:
         return self._next(self.state, V, E, mu, sums)
 
     def _first(self, E: Matrix, products: Matrix, half: Point, density: float) -> Value:
-        """Return a better block in place of a random one; then V, from its vectors, and μ."""
-        if self.state is None:
-            self.state = HomeRoot(half, density)
-            return self._answer(1.0, 0.0, E[:, :0], _basis(products))
-        state, (sigma, rotation) = self.state, _ritz(E, products)
-        vectors = E @ rotation
-        if not sigma[0] > 0.0:
+        """Return the first V, E and μ, by Nyström's approximation of GᵀG from its products with random E."""
+        state = self.state = HomeRoot(half, density)
+        squares, R = np.linalg.eigh(0.5 * (E.T @ products + products.T @ E))
+        kept = squares > 1e-6 * squares[-1]
+        vectors, sigma, _ = np.linalg.svd(products @ (R[:, kept] / np.sqrt(squares[kept])), full_matrices=False)
+        if not (len(sigma) and sigma[0] > 0.0):
             return (np.array([Command.SWITCH, 1.0, 0.0]),)
         low, mu = 0.0, float(sigma[0])
         for _ in range(60):  # μ for which the model of the block has the radius
@@ -517,8 +516,9 @@ class _Here:
         """Return what follows from the sums, or None if x is zero.
 
         The gap is that of s x by the tangent plane of f at x: f(s x) − f(x) + ⟨G, x⟩ + radius · σ₁. Rows that
-        are solved give G V = −μ U, so the span Q of V and E has T = Qᵀ(GᵀG)Q and the residual R = GᵀG Q − Q T.
-        σ₁² is taken as that of [[T, Rᵀ], [R, ρ 1]], with the least ρ = σ² in E for all that is beside them.
+        are solved give G V = −μ U, so GᵀG is known in the span of V and E. Its eigenvectors y there with
+        values θ of μ² or more have residuals R; σ₁² is taken as that of [[θ, Rᵀ], [R, ρ 1]], where ρ is the
+        least value in E.
         """
         left, lengths, right = np.linalg.svd(V, full_matrices=False)
         across = lengths[:, None] * right
@@ -540,8 +540,11 @@ class _Here:
         T = Q.T @ GtGQ
         T[: len(inner), : len(inner)] = inner
         T = 0.5 * (T + T.T)
-        R = np.linalg.qr(GtGQ - Q @ T, mode="r")
-        whole = np.block([[T, R.T], [R, float(sigma[-1]) ** 2 * np.eye(len(R))]])
+        squares, Y = np.linalg.eigh(T)
+        Y = Y[:, squares >= min(mu**2, float(squares[-1]))]
+        theta = squares[len(squares) - Y.shape[1] :]
+        R = np.linalg.qr(GtGQ @ Y - Q @ (Y * theta), mode="r")
+        whole = np.block([[np.diag(theta), R.T], [R, min(float(sigma[-1]), mu) ** 2 * np.eye(len(R))]])
         top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(whole)[-1])))
         fall = -scale * (sums.slope + scale * sums.size)
         gap = (sums.size - fall + radius * top) / fall if fall > 0.0 else math.inf
