@@ -255,7 +255,7 @@ def test_a_slack_saves_products() -> None:
 
 
 def test_the_bound_fails_no_more_often_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("FAILURE", 0.1), ("_RANDOM", 1), ("_BLOCK", 1)):
+    for name, value in (("FAILURE", 0.1), ("_RANDOM", 1), ("_MOST_RANDOM", 1)):
         monkeypatch.setattr(top_eigenvalue, name, value)
     A, failed = np.diag(np.r_[1.05, np.repeat(np.linspace(0.2, 1.0, 5), 8)]), 0
     for seed in range(200):

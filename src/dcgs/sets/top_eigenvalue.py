@@ -102,7 +102,7 @@ class TopEigenvalue:
     @property
     def _most(self) -> int:
         """The most vectors of a block after the first."""
-        return max(self.random.shape[1], self.near // 2)
+        return max(int(self.random.shape[1]), self.near // 2)
 
     def add(self, image: Matrix, tolerance: float) -> None:
         """Use the product A B with the block; the bound is to be as close to the value as the tolerance."""

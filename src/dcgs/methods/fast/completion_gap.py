@@ -148,7 +148,8 @@ class _Found(NamedTuple):
 class GapSearch:
     """The search for the gap at one x. Only the root has one. ``kind`` is the type of blocks in messages.
 
-    GᵀG may be asked for whole if every row is ``with_one`` agent: it is then the sum of the agents' own.
+    GᵀG may be asked for whole if every row is ``with_one`` agent: it is then the sum of the agents' own. If
+    sums are masked it is not: an entry may be the product of two ratings of one customer.
     """
 
     def __init__(
@@ -188,7 +189,8 @@ class GapSearch:
         self._search, self._whole = (at, gap, search), None
         later = _PRODUCTS * max(search.random.shape[1], near.shape[1] // 2)
         columns = 2 * (search.block.shape[1] + later)
-        is_whole = self._with_one and (len(near) + 1) // 2 <= _WHOLE * columns
+        may_be_whole = self._with_one and self.agent.secure is None
+        is_whole = may_be_whole and (len(near) + 1) // 2 <= _WHOLE * columns
         block = search.block[:, :0] if is_whole else search.block
         return np.array([Command.CERTIFY], dtype=np.float64), as_sent(block, self._kind)
 
@@ -256,7 +258,11 @@ class GapSearch:
         trace, near = float(np.trace(A)), search.block
         scale = float(np.linalg.norm(A @ near[:, :1]))  # about σ₁²
         bound, error = largest_eigenvalue(
-            A.__matmul__, near, content_rng(near, packed[:side]), 2.0 * tolerance * math.sqrt(scale), max(A.shape)
+            A.__matmul__,
+            near,
+            content_rng(near, packed[:side]),
+            2.0 * tolerance * math.sqrt(scale),
+            max(A.shape),
         )
         error += math.sqrt(2.0) * self.agent.sum_noise(0, packed.size)
         error += 2.0 * self._rounding * math.sqrt(max(0.0, bound * trace))

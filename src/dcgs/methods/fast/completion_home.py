@@ -52,8 +52,8 @@ SMALLEST = 128
 _MEMORY, _MOST_ENTRIES = 20, 1 << 26
 # A block E has rank // _SHARE vectors and at least _LEAST; as many as the rank if a share _GROWTH was needed.
 _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
-# The curvature of a direction that V and E do not have, as a share of μ. That of all others grows by a share of
-# μ, _DAMPING times the root mean square of σ²/μ² − 1 in the span of V, which is zero at an optimum.
+# The curvature of a direction that V and E do not have, as a share of μ. That of all others grows by a share
+# of μ, _DAMPING times the root mean square of σ²/μ² − 1 in the span of V, which is zero at an optimum.
 _REST, _DAMPING = 0.7, 12.0
 # After a certificate that failed, estimates of the gap count as too small by this factor.
 _DOUBT = 1.2
@@ -95,8 +95,8 @@ class HomeRoot:
 
     ``half`` has half the sums of second derivatives of the entries of each column. ``density`` relates the
     curvature of a column to UᵀU: rows with many entries have a larger share of its entries. ``least`` is the
-    smallest gap so far as a share of the decrease, and ``since`` the number of sums after it. ``trust`` is how
-    far estimates of the gap were off, and ``bounds`` has the best lower bound of f*.
+    smallest gap so far as a share of the decrease, and ``since`` the number of sums after it. ``trust`` is
+    by how much estimates count as too small, and ``bounds`` has the best lower bound of f*.
     """
 
     half: Point
@@ -346,7 +346,9 @@ class Root:
         state = self.state = HomeRoot(half, density)
         squares, R = np.linalg.eigh(0.5 * (E.T @ products + products.T @ E))
         kept = squares > 1e-6 * squares[-1]
-        vectors, sigma, _ = np.linalg.svd(products @ (R[:, kept] / np.sqrt(squares[kept])), full_matrices=False)
+        vectors, sigma, _ = np.linalg.svd(
+            products @ (R[:, kept] / np.sqrt(squares[kept])), full_matrices=False
+        )
         if not (len(sigma) and sigma[0] > 0.0):
             return (np.array([Command.SWITCH, 1.0, 0.0]),)
         low, mu = 0.0, float(sigma[0])
@@ -481,8 +483,8 @@ class _Here:
     """What follows from the sums at x = U Vᵀ: the scale s, f(0) − f(s x), the gap, and singular values of G.
 
     ``vectors`` span E, with the singular values ``sigma`` of G, largest first, and ``images`` GᵀG times them.
-    ``svd`` is that of V, and ``basis`` has its left singular vectors but those of nearly zero; ``spread`` is the
-    root mean square of σ²/μ² − 1 there. The gap is a share of the decrease.
+    ``svd`` is that of V, and ``basis`` has its left singular vectors but those of nearly zero; ``spread`` is
+    the root mean square of σ²/μ² − 1 there. The gap is a share of the decrease.
     """
 
     V: Matrix
@@ -543,7 +545,7 @@ class _Here:
         squares, Y = np.linalg.eigh(T)
         Y = Y[:, squares >= min(mu**2, float(squares[-1]))]
         theta = squares[len(squares) - Y.shape[1] :]
-        R = np.linalg.qr(GtGQ @ Y - Q @ (Y * theta), mode="r")
+        R = np.linalg.qr(GtGQ @ Y - Q @ (Y * theta))[1]
         whole = np.block([[np.diag(theta), R.T], [R, min(float(sigma[-1]), mu) ** 2 * np.eye(len(R))]])
         top = math.sqrt(max(0.0, float(np.linalg.eigvalsh(whole)[-1])))
         fall = -scale * (sums.slope + scale * sums.size)
@@ -561,10 +563,10 @@ class _Here:
 class _Metric:
     """The preconditioner of L-BFGS: about the second derivatives for V, in the basis of its singular vectors.
 
-    They are those of a matrix all of whose entries have a curvature c, at an optimum (docs/completion.md): of
-    directions v_j of V for the column √σ_k v_k, c μ (σ_j + σ_k) (1/(c σ_j + μ) + 1/(c σ_k + μ)); of a direction
-    w beside V, c σ_k + μ − s²/(c σ_k + μ), with s = ‖G w‖, which is known for w in E only. Here c is the mean
-    curvature of the entries of v_j and v_k, or of w.
+    They are those at an optimum where all entries have a curvature c (docs/completion.md): of directions v_j
+    of V for the column √σ_k v_k, c μ (σ_j + σ_k) (1/(c σ_j + μ) + 1/(c σ_k + μ)); of a direction w beside V,
+    c σ_k + μ − s²/(c σ_k + μ), with s = ‖G w‖, which is known for w in E only. Here c is the mean curvature
+    of the entries of v_j and v_k, or of w.
     """
 
     left: Matrix
