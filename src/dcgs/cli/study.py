@@ -329,7 +329,8 @@ def _kinds(config: FitConfig) -> list[str]:
     if isinstance(config.layout, EntriesLayout):
         lines += [
             "names of items, if there are any; how many ratings there are, and sums of ratings by item",
-            "in each round the factors of a step: vectors as long as there are items",
+            "in each round the factors of a step: vectors as long as there are items; without masks also, if "
+            "items are few, sums of products of what the model lacks of two ratings, by pair of items",
         ]
     else:
         lines += [

@@ -56,8 +56,8 @@ _MASKED = (
 )
 OPEN_SUMS = (
     "neighbors read the sums, gradients and Hessians of each site; where sums are flooded, all sites do. A "
-    "sum about one person, such as that of a class of one or the row of a rare level in a Hessian, shows "
-    "this person."
+    "sum about one person, such as that of a class of one, the row of a rare level in a Hessian, or that of "
+    "two items with one customer in a product of ratings, shows this person."
 )
 """What others see without masks."""
 
