@@ -397,10 +397,10 @@ def memory() -> str:
 def completion() -> str:
     """Return all methods on MovieLens."""
     rows = rows_of("completion-100k") + rows_of("completion-1m")
-    anew = {row["data"]: row for row in rows_of("completion-pieces")}
+    anew = {(row["data"], row["method"]): row for row in rows_of("completion-pieces")}
     lines = []
     for row in rows:
-        shown = anew[row["data"]] if row["method"] == OURS else row
+        shown = anew.get((row["data"], row["method"]), row)
         name = f"{shown['data'].upper()}: {shown['method']}"
         name += f", radius {shown['radius']:g}" if shown["method"] == OURS else ""
         gap = re.search(r"seconds was reached.*\(gap (\S+)", shown["status"])

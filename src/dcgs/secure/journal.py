@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import IO, final
 
-from dcgs.files import atomic_write
+from dcgs.files import atomic_write, flock
 from dcgs.secure.keys import KeyPair
 
 _FORMAT = 1
@@ -123,13 +123,7 @@ def _create(path: Path, run: str) -> None:
 
 def _lock(file: IO[bytes], path: Path) -> None:
     """Keep other processes from using the same keys and counters, where the system can."""
-    if os.name != "posix":
-        return
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not flock(file.fileno()):
         raise ValueError(
             f"{path} must be used by one process at a time; another one uses it. Wait for its end."
-        ) from error
+        )
