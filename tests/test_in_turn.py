@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dcgs
-from dcgs.methods.fast import in_turn
-from dcgs.methods.fast.in_turn import Stage, lengths
+from dcgs.methods.fast import fast_dcgs
+from dcgs.methods.fast.fast_dcgs import Stage, lengths
 from reference import optimum
 
 GRAPHS = {"cycle": nx.cycle_graph(5), "star": nx.star_graph(3), "complete": nx.complete_graph(4)}
@@ -36,7 +36,7 @@ def every_three(forms: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
 
 @pytest.fixture
 def changing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_turn, "lengths", every_three)
+    monkeypatch.setattr(fast_dcgs, "lengths", every_three)
 
 
 def problem(seed: int, agents: int, logistic: bool = False) -> tuple[list[dcgs.Objective], list[Any]]:
@@ -119,9 +119,9 @@ def test_a_run_whose_form_takes_far_too_long_ends_in_another_one(monkeypatch: py
     X, graph = dcgs.L1Ball(2, 1e4), nx.star_graph(2)
     stuck = dcgs.minimize(objectives, X, graph, dcgs.FastDCGS(form="sums"), **run)
     assert stuck.status is dcgs.Status.ROUNDS
-    first = in_turn.lengths
+    first = fast_dcgs.lengths
 
-    monkeypatch.setattr(in_turn, "lengths", lambda forms: first(newton_last(forms)))
+    monkeypatch.setattr(fast_dcgs, "lengths", lambda forms: first(newton_last(forms)))
     changed = dcgs.minimize(objectives, X, graph, **run)
     assert changed.status is dcgs.Status.AGREED
     assert changed.rounds < 1000

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.facts import SizeFacts
-from dcgs.link import LINKS, Link
+from dcgs.link import ASSUMED, LINKS, Link, sum_pieces
 from dcgs.methods import reduction
-from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums, sum_pieces
+from dcgs.methods.fast.fast_dcgs import prefers_sums
 from dcgs.network import as_network
 from dcgs.run.distributed import facts_of
 

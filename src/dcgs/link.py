@@ -1,7 +1,12 @@
-"""The link model: the time of a run with one machine per agent and links of a given speed."""
+"""The link model: the time of a run with one machine per agent and links of a given speed.
+
+By rules of known sizes, sums are flooded or not, and go up and down the tree in pieces, as takes less time
+over the links. No clock is read, so that runs repeat to the bit.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TypeVar, final
@@ -14,6 +19,8 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _SPEED = re.compile(r"\s*([0-9.eE+]+)\s*([kKMG]?)(B|bit)/s\s*(?:,\s*([0-9.eE+-]+)\s*(s|ms|us)\s*)?")
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+# The bytes that a piece of a sum has at least.
+_SMALLEST_PIECE = 1000
 
 
 @final
@@ -82,3 +89,32 @@ LINKS = {
     "wan": Link(12.5e6, 20e-3),
 }
 """Three links: 1 Gbit/s and 0.2 ms a round, the paper's 10 MB/s and 1 ms, 100 Mbit/s and 20 ms."""
+
+ASSUMED = Link(speed=12.5e6, latency=0.02)
+"""The link for which sums are cut if the method is told none. Rounds are slow on it: few sums are cut."""
+
+
+def prefers_flood(link: Link, height: int, diameter: int, agents: int, neighbors: int, nbytes: int) -> bool:
+    """Return True if values of so many bytes are known to all sooner by flooding than along the tree.
+
+    ``neighbors`` is the largest number of an agent, which sends each of all values to all but one of them.
+    Along a tree of height H a value and an answer, which is mostly shorter, take 2 H rounds.
+    """
+    flooding = diameter * link.latency + link.waiting(nbytes * ((neighbors - 1) * agents + 1))
+    return flooding < height * (2.0 * link.latency + link.waiting(nbytes))
+
+
+def sparse_bytes(value: tuple[NDArray[np.float64], ...]) -> int:
+    """Return about how many bytes these arrays take in messages, which leave zeros out."""
+    return sum(min(8 * array.size, 12 * int(np.count_nonzero(array))) for array in value)
+
+
+def sum_pieces(link: Link, height: int, nbytes: int) -> int:
+    """Return the number of pieces c in which a sum of so many bytes takes the least time over such links.
+
+    Along a tree of height H it takes 2 (H + c − 1) rounds, each of τ + K/c seconds, if the latency is τ and
+    all bytes take K seconds. The minimum is at c = √((H − 1) K/τ).
+    """
+    latency = max(link.latency, SHORTEST_ROUND)
+    best = math.sqrt(max(0, height - 1) * link.waiting(nbytes) / latency)
+    return max(1, min(round(best), nbytes // _SMALLEST_PIECE))

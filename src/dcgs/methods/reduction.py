@@ -24,9 +24,8 @@ from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
-from dcgs.link import Link
+from dcgs.link import ASSUMED, Link, prefers_flood, sparse_bytes, sum_pieces
 from dcgs.methods.base import Agent
-from dcgs.methods.fast.link_rule import ASSUMED, prefers_flood, sparse_bytes, sum_pieces
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums

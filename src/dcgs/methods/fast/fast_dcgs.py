@@ -8,32 +8,41 @@ completion, where agents have rows of their own (``completion_own.py``) or share
 (``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide
 themselves when to stop. ``expected_rounds`` is what the form is chosen by. docs/methods.md has the algorithms
 and the proofs.
+
+What a form takes is expected from a few facts of the data, and can be far off. A run that takes far more
+rounds goes on with another form (``in_turn``). Each stage of a run is one form, for a number of iterations
+that all agents know before the run, so nothing is sent to change the form. A stage begins at the point where
+the one before has ended, and takes at least as many rounds as all before it: so a run takes at most a few
+times the rounds of the form that would have been best from there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, cycle, pairwise
 from typing import Any, Literal, TypeAlias, final
 
+from dcgs.facts import SizeFacts
 from dcgs.inner import Inner, best_inner, check_inner, choose_inner
-from dcgs.link import SHORTEST_ROUND, Link
+from dcgs.link import ASSUMED, SHORTEST_ROUND, Link
 from dcgs.methods.base import Agent, Method
+from dcgs.methods.certificate import CertifiedGap
 from dcgs.methods.certifier import certified
 from dcgs.methods.fast.completion import complete
 from dcgs.methods.fast.completion_home import HomeState, RowsAtHome, begins_at_home
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows
 from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
-from dcgs.methods.fast.in_turn import Stage, in_turn
-from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
 from dcgs.methods.fast.sums import SumsState, by_sums
-from dcgs.methods.reduction import is_flooded
+from dcgs.methods.reduction import Value, is_flooded, network_answer
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
+from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet, projects_cheaply
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
@@ -60,6 +69,18 @@ _ORACLE = 5.0
 _PRECONDITIONED = 8.0
 # Edges take longer on graphs with a smaller connectivity.
 _CONNECTED = 0.1
+
+# What an iteration by sums is worth, in iterations over edges. On Lassos of `dcgs bench rounds` it is 3 to 5,
+# on the other instances with even columns 1.7 to 3.
+_WORTH = 2.5
+# Passes over an agent's data of an iteration, the bytes of memory that one core reads in a second, and the
+# seconds that an iteration takes without data: for each form, measured on the instances of `dcgs bench time`.
+_EDGE_PASSES, _SUM_PASSES = 6.0, 2.0
+_MEMORY = 8e9
+_EDGE_SECONDS, _SUM_SECONDS = 3e-4, 1e-4
+
+# A form gets so many times the rounds that it was expected to take, and at least those of the next one.
+_PATIENCE = 3.0
 
 Form: TypeAlias = Literal["edges", "sums", "root", "newton"]
 InnerName: TypeAlias = Literal[
@@ -272,3 +293,89 @@ def _hessian_bytes(agent: Agent) -> int:
     """Return about how many bytes the longest message of the form with Hessians takes."""
     d, hessians = agent.x0.size, 1 if agent.facts.sizes.all_quadratic else 2
     return 8 * (16 + d + hessians * d * (d + 1) // 2)
+
+
+def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
+    """Return True if the form by sums is expected to take less time over such links.
+
+    ``sum_rounds`` are the rounds of a sum over the network.
+    """
+    sending = link.waiting(8.0 * unknowns * sizes.most_neighbors)
+    one_pass = 8.0 * sizes.most_entries / _MEMORY
+    over_edges = link.latency + sending + _EDGE_PASSES * one_pass + _EDGE_SECONDS
+    by_sums = sum_rounds * link.latency + sending + _SUM_PASSES * one_pass + _SUM_SECONDS
+    return by_sums < _WORTH * over_edges
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A form: the program of an agent in it, the rounds it is expected to take, and those of an iteration.
+
+    With ``is_common`` all agents have the same point after each iteration.
+    """
+
+    program: Callable[[Agent], Program[Point]]
+    expected: float
+    rounds: int
+    is_common: bool = True
+
+
+def lengths(forms: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
+    """Yield forms and their numbers of iterations: the first form, then those with common points in turn.
+
+    Later stages can begin at any point; edges cannot.
+    """
+    first, *others = forms
+    if not others:
+        yield first, sys.maxsize
+    order = chain((first,), cycle([form for form in (*others, first) if form.is_common]))
+    spent = 0.0
+    for form, following in pairwise(order):
+        length = round(max(_PATIENCE * form.expected, following.expected, spent) / form.rounds)
+        spent += max(1, length) * form.rounds
+        yield form, max(1, length)
+
+
+def in_turn(agent: Agent, forms: Sequence[Stage]) -> Program[Point]:
+    """Run one agent in the first form, and in others, until the agents agree or all iterations are done."""
+    start, done, ended = agent.x0, 0, list[CertifiedGap]()
+    resumed = 0 if agent.resume is None else agent.resume.iteration
+    for form, length in lengths(forms):
+        if done + length >= resumed:
+            x = yield from form.program(_stage(agent, start, done, length, ended))
+            if ended or done + length >= agent.iterations:
+                return x
+            start = x if form.is_common else (yield from _mean(agent, x))
+        done += length
+    raise AssertionError("there is always another form")
+
+
+def _stage(agent: Agent, start: Point, done: int, length: int, ended: list[CertifiedGap]) -> Agent:
+    """Return the agent for the iterations after ``done``: they count from 1, and begin at ``start``."""
+
+    def agree(certified: CertifiedGap) -> None:
+        ended.append(certified)
+        agent.agree(certified)
+
+    resume = agent.resume if agent.resume is not None and agent.resume.iteration > done else None
+    return replace(
+        agent,
+        x0=start,
+        origin=agent.x0 if done else None,
+        iterations=min(length, agent.iterations - done),
+        observe=lambda k, x, dual=None: agent.observe(done + k, x, dual),
+        on_save=lambda k, *states: agent.on_save(done + k, *states),
+        agree=agree,
+        resume=None if resume is None else replace(resume, iteration=resume.iteration - done),
+    )
+
+
+def _mean(agent: Agent, x: Point) -> Program[Point]:
+    """Return the mean of all agents' points."""
+
+    def answer(total: Value) -> Value:
+        return (agent.X.restore(total[0] / agent.facts.agents),)
+
+    (mean,) = yield from network_answer((x,), agent, answer)
+    return mean
