@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from cryptography.hazmat.primitives.poly1305 import Poly1305
 
 from dcgs.methods.base import Agent, Method
 from dcgs.network import Network
@@ -96,6 +95,8 @@ def _hashed(text: str, thing: object) -> str:
     Of long arrays it hashes a code of 16 bytes, which takes far less time: Poly1305 with a known key finds
     every difference that nobody made on purpose.
     """
+    from cryptography.hazmat.primitives.poly1305 import Poly1305
+
     digest = hashlib.sha256()
     for piece in _pieces(thing, ()):
         digest.update(piece if len(piece) < _CODED else Poly1305.generate_tag(_KEY, piece))

@@ -235,7 +235,7 @@ def answer_for_all(
     Short values are flooded, and all agents compute the answer; long ones go along the tree, and the root
     does. All agents must have values of equal shapes.
     """
-    if place.floods(ASSUMED, sum(array.nbytes for array in value)):
+    if value and place.floods(ASSUMED, sum(array.nbytes for array in value)):
         return (yield from _flooded(value, place=place, answer=answer, combine=combine))
     return (yield from tree_answer(value, place.node, combine, answer))
 

@@ -83,7 +83,7 @@ class Ledger:
     ...     ledger.named("a sum")
     ...     total = dcgs.allreduce([[1.0], [2.0]], nx.path_graph(2), dcgs.Lockstep(on_message=ledger))
     >>> [(line.sum, line.sender, line.to, line.bytes) for line in read(path).lines[1:]]
-    [('a sum', 1, (0,), 8), ('a sum', 0, (1,), 8)]
+    [('a sum', 0, (1,), 16), ('a sum', 1, (0,), 16)]
     """
 
     def __init__(self, path: Path, agents: Sequence[int], command: str = "", alone: bool = False) -> None:

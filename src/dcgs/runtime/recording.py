@@ -28,13 +28,15 @@ class SentArrays(NamedTuple):
 class MessageRecorder:
     """Writes every message to an .npz file; a function for ``Lockstep(on_message=…)``, and a context manager.
 
+    This sum is flooded: each row of a message is an agent and its numbers.
+
     >>> import dcgs, networkx as nx, tempfile
     >>> with dcgs.MessageRecorder(f"{tempfile.mkdtemp()}/messages.npz") as recorder:
     ...     runtime = dcgs.Lockstep(on_message=recorder)
     ...     total = dcgs.allreduce([[1.0], [2.0]], nx.path_graph(2), runtime)
     >>> first, second = dcgs.recorded_messages(recorder.path)
     >>> first.round, first.sender, first.receiver, first.arrays
-    (1, 1, 0, (array([2.]),))
+    (1, 0, 1, (array([[0., 1.]]),))
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
