@@ -95,8 +95,7 @@ def test_dcgs_bench_checkpoint_reports_the_share_of_time_and_that_bits_are_equal
 def test_the_records_are_as_good_as_promised() -> None:
     (row,) = json.loads((ROOT / "benchmarks/checkpoint.json").read_text())["rows"]
     assert (row["every"], row["equal"]) == (10, True)
-    # Three checkpoints of ten agents: 10 ms for each file at most, most of which the disk takes.
-    assert row["writing"] / (3 * 10) < 0.01
+    assert row["share"] < 0.08  # three checkpoints of ten agents, of a run of a second
     *messages, uneven = json.loads((ROOT / "benchmarks/exchange.json").read_text())["rows"]
     assert messages[-1]["ratio"] <= 2.0
     assert uneven["ratio"] <= 1.5
