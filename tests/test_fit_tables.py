@@ -138,7 +138,7 @@ def test_processes_give_the_models_scores_and_counts_of_one_process() -> None:
 
 
 def test_four_hospitals_on_a_cycle_take_at_most_48_rounds_beside_the_run() -> None:
-    """A sum takes two rounds there, texts four; 0.10.0 took 68 with a given radius, and 148 with one found."""
+    """A sum takes two rounds there, texts four; 0.10.0 took 68 with a given radius, 148 with one found."""
     write_patients(Path(), rows=30)
     run(f"{FOUR} --radius 3 --graph cycle --no-report --out given")
     names = [each["name"].split(";")[0] for each in summary("given")["sent"]]
