@@ -11,6 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import dcgs
 from dcgs import Checkpoint, Lockstep, MatrixCompletion, NuclearNormBall, Objective, Status
@@ -285,6 +286,41 @@ def test_the_certificate_counts_that_products_are_rounded(
         assert search._search is not None
         found = search._search[2]
         assert top**2 <= found.bound + found.noise, trial
+
+
+@pytest.mark.parametrize("rounding", [1.0, 1e4])
+def test_so_does_that_of_the_whole_gram_matrix(rounding: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcgs.methods.fast.completion_gap._ROUNDING", rounding * 2.0**-24)
+    facts: Any = type("Facts", (), {"agents": 3})()
+    rng = np.random.default_rng(1)
+    for trial in range(20):
+        search = GapSearch(replace(_root_agent([]), facts=facts), np.float32, with_one=True)
+        at = ModelValue(-1e9, 0.0, 1e300, at_start=False)
+        first = search.begin(at, GapEstimate(1e-9, 0.0, 1.0), np.eye(3)[:, :1])
+        assert first is not None
+        assert first[1].shape == (3, 0)
+        assert search._search is not None
+        G = rng.standard_normal((20, 3))
+        A, upper = G.T @ G, np.triu_indices(3)
+        noise = rng.standard_normal((3, 3))
+        noise = (noise + noise.T) / np.linalg.norm(noise + noise.T)
+        top = float(np.linalg.norm(G, 2)) ** 2
+        error = 5.0 * rounding * 2.0**-24 * np.sqrt(top * np.trace(A)) * noise
+        found = search._from_whole((A + error)[upper], search._search[2], 1e-9)
+        assert top <= found.bound + found.noise, trial
+        exact = completion_gap.packed_gram(sp.csr_array(G), np.float64)
+        np.testing.assert_allclose(exact, A[upper])
+
+
+@pytest.mark.parametrize(("with_one", "secure"), [(True, object()), (False, None)])
+def test_nobody_sees_the_whole_gram_matrix_of_masked_sums_or_of_rows_that_are_shared(
+    with_one: bool, secure: Any
+) -> None:
+    search = GapSearch(replace(_root_agent([]), secure=secure), with_one=with_one)
+    at = ModelValue(-1e9, 0.0, 1e300, at_start=False)
+    first = search.begin(at, GapEstimate(1e-9, 0.0, 1.0), np.eye(3)[:, :1])
+    assert first is not None
+    assert first[1].shape[1] > 0
 
 
 def test_masked_sums_have_the_bits_of_fixed_point() -> None:
