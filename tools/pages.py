@@ -321,11 +321,12 @@ def robust_share() -> str:
     """Return in words the share of random problems that are certified in time."""
     rows, made = rows_of("robust"), record("robust")
     good = sum(row["certified"] and row["seconds"] <= 5.0 for row in rows)
-    rest = sorted({row["status"] for row in rows if not row["certified"]})
+    ends = [row["status"] for row in rows if not row["certified"]]
     return (
         f"Of {len(rows):,} problems (version {version(made)}, "
         f"[benchmarks/robust.json](../benchmarks/robust.json)), {good:,} were certified within 5 seconds of "
-        f"processor time, {good / len(rows):.1%}. The other {len(rows) - good} ended with {', '.join(rest)}."
+        f"processor time, {good / len(rows):.1%}; {len(rows) - good - len(ends)} others later, and {len(ends)} "
+        f"ended with {', '.join(sorted(set(ends)))}."
     )
 
 
