@@ -325,8 +325,8 @@ def robust_share() -> str:
     return (
         f"Of {len(rows):,} problems (version {version(made)}, "
         f"[benchmarks/robust.json](../benchmarks/robust.json)), {good:,} were certified within 5 seconds of "
-        f"processor time, {good / len(rows):.1%}; {len(rows) - good - len(ends)} others later, and {len(ends)} "
-        f"ended with {', '.join(sorted(set(ends)))}."
+        f"processor time, {good / len(rows):.1%}; {len(rows) - good - len(ends)} others later, and "
+        f"{len(ends)} ended with {', '.join(sorted(set(ends)))}."
     )
 
 
