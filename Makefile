@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo   set up and run the paper's experiments at small scale (under two minutes)"
-	@echo "make test   set up and run all tests and checks (about eight minutes)"
+	@echo "make test   set up and run all tests and checks (about nine minutes)"
 	@echo "make lint   set up and run ruff, mypy and import-linter alone"
 	@echo "make docs   set up and build the site: build/docs/index.html (under five minutes)"
 	@echo "make pages  write the tables of README and docs from the records in benchmarks"
@@ -32,7 +32,7 @@ demo:
 
 test: setup
 	@sh tools/browser.sh
-	@$(BIN)/python -m pytest -n 3 --dist worksteal --durations 15
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15
 
 lint: setup
 	@$(BIN)/ruff check .
