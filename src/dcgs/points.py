@@ -36,6 +36,20 @@ def norm(x: Point) -> float:
     return math.sqrt(vdot(x, x))
 
 
+def upper_triangle(H: Point) -> Point:
+    """Return the upper triangle of a square matrix, row by row."""
+    return H[np.triu_indices(len(H))]
+
+
+def symmetric(triangle: Point, side: int) -> Point:
+    """Return the symmetric matrix with this upper triangle, row by row."""
+    H, at = np.empty((side, side)), 0
+    for i in range(side):
+        H[i, i:] = H[i:, i] = triangle[at : at + side - i]
+        at += side - i
+    return H
+
+
 def add_scaled(a: float, x: Point, out: Point) -> None:
     """Add a·x to the C-contiguous out, in place and without a temporary."""
     daxpy(x.reshape(-1), out.reshape(-1), a=a)

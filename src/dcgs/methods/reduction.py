@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import TypeAlias, TypeVar, final
 
 import numpy as np
@@ -268,15 +268,8 @@ def _flooded(
             rows = np.hstack(message)
             flood.receive(j, _after(len(rows), rows.reshape(-1)), place.neighbors)
     arrays = np.split(flood.in_order(), cuts - 1, axis=1)
-    total = _combined([tuple(array[k] for array in arrays) for k in range(len(arrays[0]))], combine)
+    total = reduce(combine, zip(*arrays, strict=True))
     return answer(tuple(row.reshape(array.shape) for row, array in zip(total, value, strict=True)))
-
-
-def _combined(values: Sequence[Value], combine: Combine) -> Value:
-    total, *rest = values
-    for value in rest:
-        total = combine(total, value)
-    return total
 
 
 def network_answer(

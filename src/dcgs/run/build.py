@@ -284,8 +284,14 @@ def _secure(i: int, problem: RunProblem) -> SecureSums | None:
         return SecureSums(i, agents, is_masked=False)
     if settings.checkpoint is not None:
         return SecureSums(i, agents, journal=settings.checkpoint.file(i, 0).parent / JOURNAL)
-    journal, signatures = settings.runtime.journal(), settings.runtime.signatures()
-    return SecureSums(i, agents, journal=journal, replays=journal is not None, signatures=signatures)
+    return _masked(i, problem)
+
+
+def _masked(i: int, problem: RunProblem) -> SecureSums:
+    """Return masked sums with keys of their own, in the journal of the runtime if it has one."""
+    journal, signatures = problem.settings.runtime.journal(), problem.settings.runtime.signatures()
+    replays = journal is not None
+    return SecureSums(i, len(problem.network), journal=journal, replays=replays, signatures=signatures)
 
 
 def _facts_masks(problem: RunProblem) -> dict[int, SecureSums]:
@@ -300,11 +306,7 @@ def _facts_masks(problem: RunProblem) -> dict[int, SecureSums]:
         return {i: SecureSums(i, agents, is_masked=False) for i in f.local}
     if settings.masks:
         return {i: settings.masks[i].inside("facts") for i in f.local}
-    journal, signatures = settings.runtime.journal(), settings.runtime.signatures()
-    return {
-        i: SecureSums(i, agents, journal=journal, replays=journal is not None, signatures=signatures)
-        for i in f.local
-    }
+    return {i: _masked(i, problem) for i in f.local}
 
 
 def _counters(problem: RunProblem) -> Counters:

@@ -20,9 +20,8 @@ from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.result import PathPoint, from_sums
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
-from dcgs.methods.fast.second_order import symmetric
 from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, vdot
+from dcgs.points import EPS, Point, symmetric, upper_triangle, vdot
 from dcgs.run.minimize import minimize
 from dcgs.run.stopping import LIMITS
 from dcgs.sets.base import ConvexSet
@@ -304,7 +303,7 @@ class NewtonFinder(Finder):
         for n, x in points:
             f = self.folds[n].train[i]
             image = f.map.image(x)
-            hessian = _triangle(f.map.gram(f.loss.hess(image)))
+            hessian = upper_triangle(f.map.gram(f.loss.hess(image)))
             parts.append(
                 (
                     f.loss.value(image),
@@ -456,8 +455,4 @@ def _once(folds: Sequence[Fold], i: int) -> list[float]:
 
 def _bound(f: Objective) -> NDArray[np.float64]:
     """Return the upper triangle of an upper bound of the Hessian."""
-    return _triangle(f.map.gram(np.full(f.map.size, f.loss.curvature[1])))
-
-
-def _triangle(H: NDArray[np.float64]) -> NDArray[np.float64]:
-    return H[np.triu_indices(len(H))]
+    return upper_triangle(f.map.gram(np.full(f.map.size, f.loss.curvature[1])))

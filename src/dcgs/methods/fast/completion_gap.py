@@ -20,7 +20,7 @@ from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget, gap_noise
 from dcgs.methods.reduction import Value, network_answer
-from dcgs.points import EPS, Point, content_rng
+from dcgs.points import EPS, Point, content_rng, symmetric
 from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.top_eigenvalue import TopEigenvalue, largest_eigenvalue
@@ -125,15 +125,6 @@ def gap_answer(own: Value, agent: Agent, certify: Callable[[Value], Value]) -> P
     is_whole = own[0].ndim == 1
     name = "gram" if is_whole else "gap"
     return (yield from network_answer(own, agent, certify, sparse_answer=is_whole, name=name))
-
-
-def _unpacked(packed: Point, side: int) -> Matrix:
-    """Return the symmetric matrix with this upper triangle."""
-    A, at = np.zeros((side, side)), 0
-    for i in range(side):
-        A[i, i:] = A[i:, i] = packed[at : at + side - i]
-        at += side - i
-    return A
 
 
 class _Found(NamedTuple):
@@ -254,7 +245,7 @@ class GapSearch:
         Each of m + 2 roundings to float32 changes a partial sum P by at most 2⁻²⁴ ‖P‖, and ‖P‖² ≤ σ₁² tr A.
         """
         side = len(search.block)
-        A = self._whole = _unpacked(packed, side)
+        A = self._whole = symmetric(packed, side)
         trace, near = float(np.trace(A)), search.block
         scale = float(np.linalg.norm(A @ near[:, :1]))  # about σ₁²
         bound, error = largest_eigenvalue(

@@ -40,7 +40,7 @@ from dcgs.methods.fast.completion_gap import (
 )
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows, RootState, first_state
 from dcgs.methods.reduction import Value, network_answer
-from dcgs.points import EPS, Point
+from dcgs.points import EPS, Point, symmetric, upper_triangle
 from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended
 
@@ -60,8 +60,6 @@ _DOUBT = 1.2
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
 # _PATIENCE sums.
 _SMALL, _PATIENCE = 1e-4, 8
-# Vectors of the first block with singular values above this multiple of μ begin as columns of V.
-_USED = 1.0
 # A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps, as for large radii.
 _FAR = 0.3
 # Singular values of V below this share of the largest are left out of estimates: their vectors are rounded.
@@ -201,7 +199,7 @@ class RowsAtHome(Form):
         G, _ = self.ratings.gradient(self._image)
         products = as_sent(np.hstack([G.T @ self._U, G.T @ (G @ E)]), kind)
         numbers = self.solver.numbers(self._image)
-        own: Value = products, (self._U.T @ self._U)[np.triu_indices(V.shape[1])], numbers
+        own: Value = products, upper_triangle(self._U.T @ self._U), numbers
         if V.shape[1] == 0:
             own = *own, self.solver.of_columns
         decide = partial(self.root.answer, V, E, at.mu)
@@ -335,10 +333,8 @@ class Root:
         if rank == 0:
             return self._first(E, products, of_columns[0], float(squares / max(1.0, entries**2)))
         assert self.state is not None
-        gram = np.zeros((rank, rank))
-        gram[np.triu_indices(rank)] = packed
-        gram += np.triu(gram, 1).T
-        sums = _Sums(products[:, :rank] + mu * V, products[:, rank:], gram, float(slope), float(size))
+        gram, grad = symmetric(packed, rank), products[:, :rank] + mu * V
+        sums = _Sums(grad, products[:, rank:], gram, float(slope), float(size))
         return self._next(self.state, V, E, mu, sums)
 
     def _first(self, E: Matrix, products: Matrix, half: Point, density: float) -> Value:
@@ -356,7 +352,7 @@ class Root:
             middle = 0.5 * (low + mu)
             is_large = float(np.sum(_lengths(state, vectors, sigma, middle) ** 2)) > self.radius
             low, mu = (middle, mu) if is_large else (low, middle)
-        used = sigma > _USED * mu
+        used = sigma > mu
         V = vectors[:, used] * _lengths(state, vectors, np.maximum(sigma, 1.05 * mu), mu)[used]
         is_short = bool(np.count_nonzero(used) >= _GROWTH * len(sigma))
         return self._answer(mu, 0.0, V, self._beside(vectors[:, ~used], V, self._spare(V, is_short)))

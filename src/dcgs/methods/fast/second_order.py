@@ -22,7 +22,7 @@ from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, excess, gap_noise
 from dcgs.methods.reduction import Value, flooded_answer, network_answer
-from dcgs.points import Point, frozen, norm, vdot
+from dcgs.points import Point, frozen, norm, symmetric, upper_triangle, vdot
 from dcgs.protocol import Program
 
 # The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
@@ -202,7 +202,7 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
         if first:
             hessians.insert(0 if is_curved else 1, none)
         hessians.append(f.map.gram(f.loss.hess(image)) if is_curved else none)
-    return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
+    return numbers, f.map.adjoint(f.loss.grad(image)), *map(upper_triangle, hessians)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
@@ -247,10 +247,3 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
 def _end(verdict: Verdict, at: CertifiedGap) -> Point:
     """Return the numbers with which the root ends the run."""
     return np.array([verdict, *at.as_array()])
-
-
-def symmetric(triangle: Point, side: int) -> NDArray[np.float64]:
-    """Return the symmetric matrix of an upper triangle."""
-    H = np.zeros((side, side))
-    H[np.triu_indices(side)] = triangle
-    return H + np.triu(H, 1).T
