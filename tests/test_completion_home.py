@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import Checkpoint, Lockstep, MatrixCompletion, NuclearNormBall, Objective, Status
 from dcgs.methods.certificate import Bounds, GapTarget
-from dcgs.methods.fast import completion_gap, completion_home
+from dcgs.methods.fast import completion_gap, completion_home, completion_home_root
 from dcgs.methods.fast.completion import LocalRatings
 from dcgs.methods.fast.completion_gap import GapEstimate, GapSearch, ModelValue, block_type
 from dcgs.methods.fast.completion_home import RowsAtHome, RowSolver
@@ -226,11 +226,11 @@ def test_the_preconditioner_is_the_second_derivative_where_all_entries_are_obser
 
     np.testing.assert_allclose(grad(V), 0.0, atol=1e-9)
     half, (_, _, squares, entries) = solver.of_columns, solver.numbers(np.zeros(f.map.size))
-    state, beside = completion_home.HomeRoot(half, squares / entries**2), right[rank : rank + 4].T
+    state, beside = completion_home_root.HomeRoot(half, squares / entries**2), right[rank : rank + 4].T
     here: Any = type("Here", (), {})()
     here.svd, here.vectors, here.spread = np.linalg.svd(V, full_matrices=False), beside, 0.0
     here.sigma = 2.0 * m[rank : rank + 4]
-    metric = completion_home._Metric.of(state, here, mu)
+    metric = completion_home_root._Metric.of(state, here, mu)
     steps = []
     for j in range(rank):
         for k in range(j + 1):
