@@ -273,17 +273,15 @@ def _threshold(y: Point, radius: float, reciprocal: Point | None = None) -> _Thr
     θ is found by removing entries that are zero for the current θ until there are none (Michelot 1986). The
     current θ only increases, so a removed entry stays zero.
     """
-    values, slopes = y.reshape(-1), reciprocal
-    theta = -np.inf
+    values, slopes, theta = y.reshape(-1), reciprocal, -np.inf
     while True:
-        total = float(len(values)) if slopes is None else float(slopes.sum())
-        theta = max(theta, (float(values.sum()) - radius) / total)
-        positive = values > theta if slopes is None else values > theta * slopes
-        count = int(np.count_nonzero(positive))
-        if count in (0, len(values)):  # 0 only if rounding error removes the last entry
+        total = float(len(values)) if slopes is None else float(np.add.reduce(slopes))
+        theta = max(theta, (float(np.add.reduce(values)) - radius) / total)
+        positive = values > (theta if slopes is None else theta * slopes)
+        kept = values[positive]
+        if len(kept) in (0, len(values)):  # 0 only if rounding error removes the last entry
             break
-        values = values[positive]
-        slopes = None if slopes is None else slopes[positive]
-    left = values - theta if slopes is None else values - theta * slopes
-    total_left = float(left.sum()) if count else math.inf
+        values, slopes = kept, None if slopes is None else slopes[positive]
+    left = values - (theta if slopes is None else theta * slopes)
+    total_left = float(np.add.reduce(left)) if len(kept) else math.inf
     return _Threshold(theta, total, 1.0 if abs(total_left - radius) <= EPS * radius else radius / total_left)

@@ -36,6 +36,9 @@ _USELESS = 4
 # The error of a proximal point step, relative to its length.
 _SIGMA = 0.1
 _MOST_NEWTON, _HALVINGS, _MOST_GRADIENT = 30, 6, 300
+# Gradient steps end earlier if so many in a row left the same entries at zero: Newton steps find the others.
+# It is not so for sets of matrices, whose projections have no zeros.
+_SETTLED = 30
 # The most corrective steps over a set that is no polytope: its extreme points never end.
 _MOST_CORRECTIVE = 1000
 # The relative step by which a projection without a known derivative is differenced.
@@ -228,10 +231,14 @@ class _Proximal:
         beta = self.problem.top + self.eta
         root = math.sqrt(self.eta / beta)
         theta, y = (1.0 - root) / (1.0 + root), x
+        settled, may_end = 0, isinstance(self.problem.domain.X, DiagonallyProjectableSet)
         for _ in range(min(_MOST_GRADIENT, math.ceil(2.0 / root))):
             g = self.problem.q.grad(y) + self.weights * (y - self.p)
             before, x = x, self.problem.project(y - g / (beta * h))
             y = x + theta * (x - before)
+            settled = settled + 1 if np.array_equal(x == 0.0, before == 0.0) else 0
+            if may_end and settled == _SETTLED:
+                break
         return self._at(self.p - self.problem.q.grad(x) / self.weights)
 
     def _at(self, y: Point) -> _Root:

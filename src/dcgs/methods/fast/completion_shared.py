@@ -35,6 +35,8 @@ FEWEST = 12
 _SIGMA = 0.3
 # Singular values below this share of the largest are rounding error.
 _LEAST = 1e-12
+# The momentum is greater than FISTA's by this, until it leads uphill.
+_AHEAD = 0.1
 # A smoothness that was too small is multiplied by this factor, once it is that of an entry.
 _INCREASE = 2.0
 
@@ -263,7 +265,8 @@ class SharedRoot:
         x = projected(rank)
         state.squared = max(0.0, _distance(x, y))
         uphill = y.dot(x) - x.dot(x) - y.dot(y.x) + x.dot(y.x) > 0.0
-        theta = state.momentum.weight(restart=uphill)
+        theta = 0.0 if uphill else _AHEAD
+        theta = min(1.0, theta + state.momentum.weight(restart=uphill))
         columns = min(max(FEWEST, len(x.c) + len(x.c) // _SHARE + _SPARE), self.side)
         kept = Blocks(x.left[:, :columns], x.right[:, :columns], x.c)
         return _described(Command.STEP, kept, theta, y.L, columns)
