@@ -238,7 +238,7 @@ def test_a_given_eta_is_the_mean_of_the_agents_etas_once_they_have_a_common_scal
 
 
 def test_every_inner_solve_is_as_accurate_as_the_rule_says() -> None:
-    """The error is at most 0.05 times the distance from the center, and the first move over k^1.1."""
+    """The error is at most 0.07 times the distance from the center, and the first move over k^1.1."""
     X, graph = dcgs.L1Ball(5, 1.0), nx.path_graph(4)
     fits, run = random_fits(4, rows=9, columns=5, seed=40), Recording(Projected())
     dcgs.minimize(fits.objectives(), X, graph, FastDCGS(inner=run, form="edges"), iterations=60, every=0)
@@ -246,7 +246,7 @@ def test_every_inner_solve_is_as_accurate_as_the_rule_says() -> None:
         first = np.linalg.norm(answers[0] - asked[0].center)
         for n, (phi, gap, x) in enumerate(zip(asked, gaps, answers, strict=True), start=1):
             most = X.diameter if n == 1 else first * n**-1.1
-            length = min(0.05 * float(np.linalg.norm(x - phi.center)), most)
+            length = min(0.07 * float(np.linalg.norm(x - phi.center)), most)
             assert gap == pytest.approx(0.5 * phi.eta * length**2, rel=1e-12)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias, final
 
@@ -24,6 +25,9 @@ from dcgs.validation import COUNT
 _HALVINGS = 5
 # If an approximate step reduces the residual to more than this share of what it was, exact steps follow.
 _SLOW = 0.4
+# Proximal point steps, where steps on the dual fail: their first η as a share of the smoothness of f, by what
+# it is divided, the error of a step beside its length, and the most steps.
+_FIRST, _FACTOR, _SIGMA, _MOST_POINTS = 0.1, 2.0, 0.1, 60
 # Aᵀu is computed anew when its rounding error may be this multiple of what it is then.
 _DRIFT = 16.0
 # With fewer coordinates, or if A has entries in more than this share of them, nothing is saved by leaving out
@@ -72,9 +76,9 @@ class Newton(Inner):
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Over an ℓ₁ ball, coordinates in which a sparse A has no entries are left out until they are needed.
-    Where they fail, or after ``max_steps`` of them, projected gradient steps finish the solve. With at most
-    64 unknowns, Newton steps on φ itself do; with at most 500, ten times as many rows and a small η, these
-    are taken at once.
+    Where they fail, or after ``max_steps`` of them, proximal point steps with a larger η follow, and where
+    these fail projected gradient steps. With at most 64 unknowns, Newton steps on φ itself do; with at most
+    500, ten times as many rows and a small η, these are taken at once.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
@@ -146,6 +150,18 @@ class _NewtonSolver(Solver):
         if self._is_tall(phi):
             self.state = self._at(minimize_few(phi, replace(self.task, f=self.f), state.x, accuracy))
             return self.state.x
+        outcome = self._dual_steps(phi, accuracy)
+        if outcome is None and len(state.x) > FEW:
+            outcome = self._proximal_points(phi, accuracy)
+        if outcome is None:
+            self.state = self._at(self._otherwise(phi, min(self.state.x, state.x, key=phi.value), accuracy))
+        else:
+            self.task.outcomes[outcome] += 1
+        return self.state.x
+
+    def _dual_steps(self, phi: Subproblem, accuracy: Accuracy) -> Outcome | None:
+        """Move to the minimizer of φ by steps on the dual; None if they end before it."""
+        state = self.state
         if state.drift > _DRIFT * self._rounding(state.u):
             state.adjoint, state.drift = self.f.map.adjoint(state.u), self._rounding(state.u)
         last = best = self._trial(phi, state.u, state.adjoint)
@@ -159,10 +175,9 @@ class _NewtonSolver(Solver):
                 except np.linalg.LinAlgError:  # η is so small that the system is singular in floating point
                     break
                 if isinstance(following, Outcome):
-                    self.task.outcomes[following] += 1
                     drift = state.drift + self._rounding(best.u - state.u) + self._rounding(best.u)
                     self.state = NewtonState(frozen(best.x), best.u, best.adjoint, drift)
-                    return self.state.x
+                    return following
                 step = following
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
@@ -172,8 +187,28 @@ class _NewtonSolver(Solver):
                 if length < 0.5**_HALVINGS:
                     break
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
-        self.state = self._at(self._otherwise(phi, best.x, accuracy))
-        return self.state.x
+        self.state = self._at(best.x)
+        return None
+
+    def _proximal_points(self, phi: Subproblem, accuracy: Accuracy) -> Outcome | None:
+        """Move to the minimizer of φ with a larger η around one point after another; None if that fails.
+
+        The systems of steps on the dual are then better conditioned. η falls to that of φ.
+        """
+        eta, factor = max(phi.eta, _FIRST * self.metric.smoothness(phi)), _FACTOR
+        for _ in range(_MOST_POINTS):
+            before, p = self.state, self.state.x
+            around = replace(phi, eta=eta, center=p + (phi.eta / eta) * (phi.center - p))
+            is_last = eta == phi.eta
+            outcome = self._dual_steps(around, accuracy if is_last else _beside_step(around, p, accuracy))
+            if outcome is not None and is_last:
+                return outcome
+            if outcome is None:
+                self.state, factor = before, math.sqrt(factor)
+                eta *= factor
+            else:
+                eta = max(phi.eta, eta / factor)
+        return None
 
     def _is_tall(self, phi: Subproblem) -> bool:
         """Return True if Newton steps on φ come first: steps on the dual fail or are many."""
@@ -184,7 +219,7 @@ class _NewtonSolver(Solver):
         """Return the minimizer of φ where Newton steps on the dual failed, starting at x."""
         task = replace(self.task, f=self.f, x0=x, saved=None)
         if x.size <= FEW:
-            return minimize_few(phi, task, min(x, self.state.x, key=phi.value), accuracy)
+            return minimize_few(phi, task, x, accuracy)
         return ProjectedSolver(task, 100_000)(phi, accuracy)
 
     def _next_step(
@@ -233,6 +268,11 @@ class _NewtonSolver(Solver):
         image = self.columns.image(projected.point)
         F = u - self.f.loss.grad(image)
         return TrialPoint(u, adjoint, projected, image, F)
+
+
+def _beside_step(phi: Subproblem, p: Point, accuracy: Accuracy) -> Accuracy:
+    """Return the accuracy of a proximal point step from p: small beside its length, at least that given."""
+    return lambda x: max(accuracy(x), 0.5 * phi.eta * _SIGMA**2 * phi.squared(x - p))
 
 
 def _used_columns(task: Task) -> Coordinates | None:

@@ -8,9 +8,10 @@ that these products determine. The line numbers are those of the box "Shared row
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -18,7 +19,14 @@ from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds
 from dcgs.methods.fast.completion import Form, LocalRatings
-from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue, with_errors
+from dcgs.methods.fast.completion_gap import (
+    Command,
+    GapEstimate,
+    GapSearch,
+    ModelValue,
+    as_sent,
+    with_errors,
+)
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.momentum import Momentum
 from dcgs.points import Point
@@ -37,6 +45,8 @@ _SIGMA = 0.3
 _LEAST = 1e-12
 # The momentum is greater than FISTA's by this, until it leads uphill.
 _AHEAD = 0.1
+# Blocks are float32 while steps are longer than this share of x, and sums are open.
+_PRECISE = 1e-4
 # A smoothness that was too small is multiplied by this factor, once it is that of an entry.
 _INCREASE = 2.0
 
@@ -71,9 +81,10 @@ class Blocks:
 class SharedRootState:
     """The momentum, ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off.
 
-    ``bounds`` has the best lower bound of f*.
+    ``bounds`` has the best lower bound of f*. ``is_rounded`` is True while blocks are float32.
     """
 
+    is_rounded: bool
     momentum: Momentum = field(default_factory=Momentum)
     squared: float = 0.0
     trust: float = 1.0
@@ -86,7 +97,8 @@ class SharedState:
     """The last two iterates in factors, their observed entries here, and what the next step depends on.
 
     ``theta`` is the weight of the momentum, ``L`` the smoothness in use. ``judged`` has this agent's parts of
-    f(y) − f(x⁰) and ⟨∇f(y), x − y⟩ of the last step. ``root`` is that of the root only.
+    f(y) − f(x⁰) and ⟨∇f(y), x − y⟩ of the last step. While ``is_rounded`` is True, blocks are sent as float32.
+    ``root`` is that of the root only.
     """
 
     blocks: Blocks
@@ -94,6 +106,7 @@ class SharedState:
     image: Point
     image_prev: Point
     L: float
+    is_rounded: bool
     theta: float = 0.0
     judged: Point = field(default_factory=lambda: np.zeros(2))
     root: SharedRootState | None = None
@@ -124,7 +137,8 @@ class SharedRows(Form):
         columns = min(max(FEWEST, 2 * start.rank), *self.shape)
         x = Blocks(extended(U @ u, columns), extended(V @ vt.T, columns), c)
         image = self.entries.image(x.left_factor, x.right_factor)
-        return SharedState(x, x, image, image, _SHORTER * (self.agent.facts.entry_smoothness or 1.0))
+        L, is_open = _SHORTER * (self.agent.facts.entry_smoothness or 1.0), self.agent.secure is None
+        return SharedState(x, x, image, image, L, is_rounded=is_open)
 
     @property
     def model(self) -> LowRank:
@@ -135,7 +149,8 @@ class SharedRows(Form):
         image = at.image + at.theta * (at.image - at.image_prev)  # line 3
         G, slope = self.ratings.gradient(image)
         numbers = np.array([*self.ratings.numbers(self.model, at.image), slope, *at.judged])
-        own = (np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left), numbers)  # line 4
+        products = np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left)  # line 4
+        own = *(as_sent(product, _kind(at.is_rounded)) for product in products), numbers
         decide = partial(self.root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
         return (yield from network_answer(own, self.agent, decide))  # lines 5 and 6
 
@@ -149,7 +164,8 @@ class SharedRows(Form):
     def step(self, answer: Value, is_back: bool) -> None:
         at, (numbers, left, right, c) = self.at, answer
         _, theta, L, columns = numbers.tolist()
-        x = Blocks(extended(left, int(columns)), extended(right, int(columns)), c)
+        left, right = (extended(block.astype(np.float64), int(columns)) for block in (left, right))
+        x, at.is_rounded = Blocks(left, right, c), answer[1].dtype == np.float32
         image = self.entries.image(x.left_factor, x.right_factor)
         loss, y = self.agent.f.loss, at.image + at.theta * (at.image - at.image_prev)
         fall, _ = loss.decrease(self.agent.baseline.image, y)
@@ -210,7 +226,7 @@ class SharedRoot:
             numbers, self._search.agent.sum_error(2)
         )
         at_start = self.state is None
-        state = self.state = self.state or SharedRootState()
+        state = self.state = self.state or SharedRootState(GQ.dtype == np.float32)
         at = ModelValue(value, error, above, at_start)
         end = self._search.end(at, state.bounds)
         if end is not None:
@@ -219,7 +235,8 @@ class SharedRoot:
         if state.squared > 0.0 and value > bound + error:
             state.momentum, state.squared = Momentum(), 0.0
             larger = self.smoothness if self.smoothness > L else _INCREASE * L
-            return _described(Command.BACK, x_prev, 0.0, larger)
+            return _described(state, Command.BACK, x_prev, 0.0, larger)
+        GQ, GtQ = GQ.astype(np.float64), GtQ.astype(np.float64)
         estimate = slope + self.radius * float(np.linalg.norm(GQ, 2))
         self._sums = _Extrapolated(x, x_prev, theta, L), GQ, GtQ
         gap = GapEstimate(estimate, noise, state.trust)
@@ -263,19 +280,36 @@ class SharedRoot:
         length = np.sqrt(max(0.0, _distance(whole, y)))
         rank = _rank(sigma[:count], self.radius, _SIGMA * float(length))
         x = projected(rank)
+        state.is_rounded = state.is_rounded and _distance(x, y) > _PRECISE**2 * x.dot(x)
+        if state.is_rounded:
+            x = _rounded(x)
         state.squared = max(0.0, _distance(x, y))
         uphill = y.dot(x) - x.dot(x) - y.dot(y.x) + x.dot(y.x) > 0.0
         theta = 0.0 if uphill else _AHEAD
         theta = min(1.0, theta + state.momentum.weight(restart=uphill))
         columns = min(max(FEWEST, len(x.c) + len(x.c) // _SHARE + _SPARE), self.side)
         kept = Blocks(x.left[:, :columns], x.right[:, :columns], x.c)
-        return _described(Command.STEP, kept, theta, y.L, columns)
+        return _described(state, Command.STEP, kept, theta, y.L, columns)
 
 
-def _described(command: Command, x: Blocks, theta: float, L: float, columns: int | None = None) -> Value:
+def _rounded(x: Blocks) -> Blocks:
+    """Return x in float32; vectors that are no longer orthonormal may not lead out of the ball."""
+    left, right = (as_sent(block, np.float32).astype(np.float64) for block in (x.left, x.right))
+    lengths = [float(np.linalg.norm(block[:, : len(x.c)], 2)) for block in (left, right) if len(x.c)]
+    return Blocks(left, right, x.c / max(1.0, math.prod(lengths)))
+
+
+def _kind(is_rounded: bool) -> type[np.floating[Any]]:
+    return np.float32 if is_rounded else np.float64
+
+
+def _described(
+    state: SharedRootState, command: Command, x: Blocks, theta: float, L: float, columns: int | None = None
+) -> Value:
     """Return the answer as arrays; agents extend the blocks to this number of columns."""
     columns = x.left.shape[1] if columns is None else columns
-    return np.array([command, theta, L, columns], dtype=np.float64), x.left, x.right, x.c
+    blocks = (as_sent(block, _kind(state.is_rounded)) for block in (x.left, x.right))
+    return np.array([command, theta, L, columns], dtype=np.float64), *blocks, x.c
 
 
 def _rest(A: Matrix, P: Matrix) -> tuple[Matrix, Matrix]:

@@ -141,7 +141,7 @@ class FastDCGS(Method):
     inner: InnerName | Inner = "auto"
     eta: float | None = None
     relaxation: float | None = None
-    precision: float = 0.05
+    precision: float = 0.07
     stops_itself: bool = True
     form: Literal["auto", "edges", "sums", "root", "newton"] = "auto"
     link: str | None = None
