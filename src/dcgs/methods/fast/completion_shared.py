@@ -25,6 +25,7 @@ from dcgs.methods.fast.completion_gap import (
     GapSearch,
     ModelValue,
     as_sent,
+    block_type,
     with_errors,
 )
 from dcgs.methods.reduction import Value, network_answer
@@ -45,7 +46,7 @@ _SIGMA = 0.3
 _LEAST = 1e-12
 # The momentum is greater than FISTA's by this, until it leads uphill.
 _AHEAD = 0.1
-# Blocks are float32 while steps are longer than this share of x, and sums are open.
+# Blocks that are float32 are so while steps are longer than this share of x.
 _PRECISE = 1e-4
 # A smoothness that was too small is multiplied by this factor, once it is that of an entry.
 _INCREASE = 2.0
@@ -97,7 +98,7 @@ class SharedState:
     """The last two iterates in factors, their observed entries here, and what the next step depends on.
 
     ``theta`` is the weight of the momentum, ``L`` the smoothness in use. ``judged`` has this agent's parts of
-    f(y) − f(x⁰) and ⟨∇f(y), x − y⟩ of the last step. While ``is_rounded`` is True, blocks are sent as float32.
+    f(y) − f(x⁰) and ⟨∇f(y), x − y⟩ of the last step. If ``is_rounded``, blocks are sent as float32.
     ``root`` is that of the root only.
     """
 
@@ -137,8 +138,9 @@ class SharedRows(Form):
         columns = min(max(FEWEST, 2 * start.rank), *self.shape)
         x = Blocks(extended(U @ u, columns), extended(V @ vt.T, columns), c)
         image = self.entries.image(x.left_factor, x.right_factor)
-        L, is_open = _SHORTER * (self.agent.facts.entry_smoothness or 1.0), self.agent.secure is None
-        return SharedState(x, x, image, image, L, is_rounded=is_open)
+        agent, L = self.agent, _SHORTER * (self.agent.facts.entry_smoothness or 1.0)
+        is_rounded = block_type(agent) is np.float32 or (agent.target is None and agent.secure is None)
+        return SharedState(x, x, image, image, L, is_rounded)
 
     @property
     def model(self) -> LowRank:
