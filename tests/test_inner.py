@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from dcgs import CG, PCG, HuberLoss, LeastSquares, LogisticLoss, Loss, Objective, SquaredLoss, matrix_map
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
 from dcgs.counting import CountedOracle
-from dcgs.inner import Corrective, Exact, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
+from dcgs.inner import Corrective, Exact, Inner, Newton, Outcome, Solver, Subproblem, Task, gap_at_most
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.base import Pair, line_minimizer
 from dcgs.sets import (
@@ -664,3 +664,28 @@ def test_a_gap_of_zero_ends_corrective_at_rounding(where: str, loss: str) -> Non
         x = solver(phi, gap_at_most(0.0))
         assert outcomes[Outcome.STEPS] == 0
         assert at.gap(phi, x) <= ROUNDING
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_where_dual_newton_steps_fail_proximal_points_lead_on(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a tiny η, Newton steps from zero go in circles; projected gradient steps are many."""
+    rng = np.random.default_rng(seed)
+    A, truth = rng.standard_normal((20, 2000)), np.zeros(2000)
+    truth[:10] = 10.0 * rng.standard_normal(10)
+    f, X = LeastSquares(A, A @ truth + rng.standard_normal(20)), L1Ball(2000, float(np.abs(truth).sum()))
+    w = 0.1 * float(np.abs(f.grad(np.zeros(2000))).max()) * rng.standard_normal(2000)
+    phi, e = Subproblem(f, w, 1e-5 * f.smoothness, np.zeros(2000)), 1e-4 * f.value(np.zeros(2000))
+
+    def solve(inner: Inner, gap: float) -> tuple[float, int]:
+        task = Task(f, X, CountedOracle(X), X.start(), Counter())
+        x = inner.start(task)(phi, gap_at_most(gap))
+        assert set(task.outcomes) == {Outcome.REACHED}
+        return phi.value(x), task.projections.count
+
+    least, _ = solve(Corrective(), 1e-9 * e)
+    value, projections = solve(Newton(), e)
+    assert -1e-9 * e <= value - least <= e
+    monkeypatch.setattr("dcgs.inner.newton._NewtonSolver._proximal_points", lambda *_: None)
+    assert projections < 0.5 * solve(Newton(), e)[1]

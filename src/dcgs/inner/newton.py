@@ -26,8 +26,8 @@ _HALVINGS = 5
 # If an approximate step reduces the residual to more than this share of what it was, exact steps follow.
 _SLOW = 0.4
 # Proximal point steps, where steps on the dual fail: their first η as a share of the smoothness of f, by what
-# it is divided, the error of a step beside its length, and the most steps.
-_FIRST, _FACTOR, _SIGMA, _MOST_POINTS = 0.1, 2.0, 0.1, 60
+# it is divided at first and at least, and the error of a step beside its length.
+_FIRST, _FACTOR, _SMALLEST_FACTOR, _SIGMA = 0.1, 2.0, 1.1, 0.1
 # Aᵀu is computed anew when its rounding error may be this multiple of what it is then.
 _DRIFT = 16.0
 # With fewer coordinates, or if A has entries in more than this share of them, nothing is saved by leaving out
@@ -196,7 +196,7 @@ class _NewtonSolver(Solver):
         The systems of steps on the dual are then better conditioned. η falls to that of φ.
         """
         eta, factor = max(phi.eta, _FIRST * self.metric.smoothness(phi)), _FACTOR
-        for _ in range(_MOST_POINTS):
+        while factor > _SMALLEST_FACTOR:
             before, p = self.state, self.state.x
             around = replace(phi, eta=eta, center=p + (phi.eta / eta) * (phi.center - p))
             is_last = eta == phi.eta
