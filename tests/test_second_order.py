@@ -255,7 +255,9 @@ def test_a_model_that_bounds_f_is_minimized_ten_times_as_exactly_after_each_reje
     """Its share of the bound must be 1 before: 0.02, 0.08 and 0.32 come first."""
     asked: list[float] = []
 
-    def note(q: Quadratic, domain: Domain, x: Array, tolerance: Callable[[float], float]) -> Array:
+    def note(
+        q: Quadratic, domain: Domain, x: Array, tolerance: Callable[[float], float], aim: object
+    ) -> Array:
         asked.append(tolerance(0.0))
         return x
 

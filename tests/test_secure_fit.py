@@ -135,7 +135,7 @@ def fitted(model: Any, X: Any, y: Any, sites: int = 4) -> Any:
 DATA: dict[str, tuple[Any, Any, dict[str, Any], float]] = {
     "diabetes": (DecentralizedLasso, load_diabetes, {}, 1e-9),
     "breast cancer": (DecentralizedLogisticRegression, load_breast_cancer, {"radius": 8.0}, 1e-9),
-    "digits": (DecentralizedLogisticRegression, load_digits, {"radius": 3.0, "gap": 1e-2}, 1e-6),
+    "digits": (DecentralizedLogisticRegression, load_digits, {"radius": 3.0, "gap": 1e-2}, 1e-9),
     "digits, small gap": (DecentralizedLogisticRegression, load_digits, {"radius": 3.0, "gap": 1e-8}, 1e-9),
 }
 

@@ -31,6 +31,8 @@ Matrix = NDArray[np.float64]
 # point step divides it by _FACTOR, and by less after a step that could not be solved.
 _FIRST, _LEAST, _FACTOR, _SMALLEST_FACTOR = 1e-1, 1e-13, 10.0, 1.5
 _MOST_STEPS = 60
+# A smaller gap than is needed is aimed at with so many Newton steps in all.
+_MOST_BEYOND = 40
 # Rounding error is reached if so many steps in a row did not reduce the gap, and no longer one follows.
 _USELESS = 4
 # The error of a proximal point step, relative to its length.
@@ -131,8 +133,13 @@ Tolerance: TypeAlias = Callable[[float], float]
 """The decrease of q from the starting point ↦ the Wolfe gap that is small enough."""
 
 
-def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> Point:
-    """Return a point of X whose Wolfe gap is small enough, or as small as rounding allows; start at x."""
+def minimize_quadratic(
+    q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance, aim: Tolerance | None = None
+) -> Point:
+    """Return a point of X whose Wolfe gap is small enough, or as small as rounding allows; start at x.
+
+    If X has a projection, steps go on toward the gap that is the ``aim``, as long as they are few.
+    """
     if not isinstance(domain.X, ProjectableSet):
         return _over_hull(q, domain, x, tolerance)
     curvature = np.diag(q.H)
@@ -148,17 +155,20 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     eta = _FIRST * top
     best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
     normal, useless, factor = 0.0 * x, 0, _FACTOR
+    steps = 0
 
-    def is_enough() -> bool:
+    def is_enough(wanted: Tolerance) -> bool:
         """Return True if the lowest gap is small enough, or what rounding makes of one of 0."""
         rounding = EPS * q.terms(best) * domain.X.diameter
-        return lowest <= max(rounding, tolerance(first - q.value(best)))
+        return lowest <= max(rounding, wanted(first - q.value(best)))
 
     for _ in range(_MOST_STEPS):
-        if is_enough() or useless == _USELESS:
+        wanted = tolerance if aim is None or steps > _MOST_BEYOND else aim
+        if is_enough(wanted) or useless == _USELESS:
             break
         step = _Proximal(problem, x, eta)
         solution = step.minimizer(normal)
+        steps += step.steps
         accurate, gap = step.is_accurate(solution), domain.wolfe_gap(q, solution.x)
         if accurate:
             x, normal = solution.x, step.weights * (solution.y - solution.x)
@@ -170,7 +180,7 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
         if gap < lowest:
             best, lowest = solution.x, gap
         eta = max(eta / factor, _LEAST * top)
-    if is_enough():
+    if is_enough(tolerance):
         return best
     ahead = _over_hull(q, domain, best, lambda decrease: tolerance(first - q.value(best) + decrease))
     return ahead if domain.wolfe_gap(q, ahead) < lowest else best
@@ -201,6 +211,7 @@ class _Proximal:
     def __init__(self, problem: _ProjectedQuadratic, p: Point, eta: float) -> None:
         self.problem, self.p, self.eta = problem, p, eta
         self.weights = np.full(p.shape, eta) if problem.h is None else eta * problem.h
+        self.steps = 0
 
     def minimizer(self, normal: Point) -> _Root:
         """Return an approximate root of the normal map; start at p with a normal vector of X there.
@@ -212,7 +223,7 @@ class _Proximal:
         for _ in range(_MOST_NEWTON):
             if self.is_accurate(root):
                 break
-            step = self._newton_step(root)
+            step, self.steps = self._newton_step(root), self.steps + 1
             length, size = 1.0, self._size(root.F)
             ahead = self._at(root.y + step)
             while self._size(ahead.F) > (1.0 - 1e-4 * length) * size and length > 0.5**_HALVINGS:

@@ -252,7 +252,7 @@ def _flooded(
     widths = [1 + sizes[0], *sizes[1:]]
     flood, cuts = Flood(sum(sizes)), np.cumsum(widths)[:-1]
     flood.add(place.index, np.concatenate([array.reshape(-1) for array in value]), place.neighbors)
-    for _ in range(place.diameter):
+    for left in reversed(range(place.diameter)):
         messages = flood.outgoing()
         tables = {id(rows): rows[1:].reshape(-1, sum(widths)) for rows in messages.values()}
         columns = {key: tuple(np.split(table, cuts, axis=1)) for key, table in tables.items()}
@@ -265,8 +265,9 @@ def _flooded(
                     f"a message must be a tuple of arrays of shapes [{due}]; "
                     f"agent {j} sent one of shapes {shapes}."
                 )
-            rows = np.hstack(message)
-            flood.receive(j, _after(len(rows), rows.reshape(-1)), place.neighbors)
+            rows = np.concatenate(message, axis=1)
+            # What comes last is not sent on.
+            flood.receive(j, _after(len(rows), rows.reshape(-1)), place.neighbors if left else ())
     arrays = np.split(flood.in_order(), cuts - 1, axis=1)
     total = reduce(combine, zip(*arrays, strict=True))
     return answer(tuple(row.reshape(array.shape) for row, array in zip(total, value, strict=True)))

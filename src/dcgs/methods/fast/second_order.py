@@ -28,6 +28,9 @@ from dcgs.protocol import Program
 # The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
 # last gap of f.
 _SHARE, _FALL = 0.3, 0.03
+# Over polytopes, the gap, as a share of the decrease of f, that steps on a model go on to if they are few. A
+# minimizer is then the same to nine digits or so whatever the last bits of sums are, as of masked ones.
+_AIM = 1e-9
 # After a step that did not decrease f, or only within _SHORT of its length, the Hessian of the model is mixed
 # with its upper bound; _BOUND is the first share of the bound. After each such step the share is raised to
 # the power _ROOT, and multiplied by _MORE at least: the share that is needed may be tiny. After other steps
@@ -146,8 +149,12 @@ class RootState:
             relative = _FALL**2 * self.gap if self.share > 0.0 else 0.0
             return self.tightness * max(_SHARE * asked, relative)
 
+        def aim(decrease: float) -> float:
+            return min(tolerance(decrease), _AIM * max(0.0, before + decrease))
+
         domain = Domain(agent.X, agent.lmo, agent.projections)
-        return agent.X.restore(minimize_quadratic(q, domain, self.x, tolerance))
+        more = aim if target is not None and agent.X.polytope else None
+        return agent.X.restore(minimize_quadratic(q, domain, self.x, tolerance, more))
 
 
 @final
