@@ -275,13 +275,13 @@ def _threshold(y: Point, radius: float, reciprocal: Point | None = None) -> _Thr
     """
     values, slopes, theta = y.reshape(-1), reciprocal, -np.inf
     while True:
-        total = float(len(values)) if slopes is None else float(np.add.reduce(slopes))
-        theta = max(theta, (float(np.add.reduce(values)) - radius) / total)
+        total = float(len(values)) if slopes is None else float(slopes.sum())
+        theta = max(theta, (float(values.sum()) - radius) / total)
         positive = values > (theta if slopes is None else theta * slopes)
         kept = values[positive]
         if len(kept) in (0, len(values)):  # 0 only if rounding error removes the last entry
             break
         values, slopes = kept, None if slopes is None else slopes[positive]
     left = values - (theta if slopes is None else theta * slopes)
-    total_left = float(np.add.reduce(left)) if len(kept) else math.inf
+    total_left = float(left.sum()) if len(kept) else math.inf
     return _Threshold(theta, total, 1.0 if abs(total_left - radius) <= EPS * radius else radius / total_left)

@@ -151,7 +151,7 @@ class _NewtonSolver(Solver):
             self.state = self._at(minimize_few(phi, replace(self.task, f=self.f), state.x, accuracy))
             return self.state.x
         outcome = self._dual_steps(phi, accuracy)
-        if outcome is None and len(state.x) > FEW:
+        if outcome is None and state.x.size > FEW:
             outcome = self._proximal_points(phi, accuracy)
         if outcome is None:
             self.state = self._at(self._otherwise(phi, min(self.state.x, state.x, key=phi.value), accuracy))

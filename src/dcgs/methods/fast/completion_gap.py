@@ -76,6 +76,11 @@ def as_sent(block: Matrix, kind: type[np.floating[Any]]) -> Point:
     return np.asarray(sent)
 
 
+def rounded(block: Matrix, kind: type[np.floating[Any]]) -> Matrix:
+    """Return a block of vectors as the receiver computes with it."""
+    return as_sent(block, kind).astype(np.float64)
+
+
 class ModelValue(NamedTuple):
     """f(x) − f(x⁰), its rounding error, and what f(x) is above the least value of the losses.
 

@@ -26,6 +26,7 @@ from dcgs.methods.fast.completion_gap import (
     block_type,
     gap_answer,
     gram_products,
+    rounded,
     with_errors,
 )
 from dcgs.methods.reduction import Value, network_answer
@@ -234,7 +235,7 @@ class Root:
             state.V, state.momentum = state.V_prev, Momentum()
             Q = extended(state.V, min(max(Q.shape[1], state.V.shape[1]), self.side))
             none = np.zeros((0, 0))
-            Q = _rounded(Q, self.kind)
+            Q = rounded(Q, self.kind)
             numbers = np.array([Command.BACK, 0.0, _INCREASE * L])
             return numbers, as_sent(Q, self.kind), none, state.V.T @ Q, none
         if ascent > 0.0:
@@ -267,7 +268,7 @@ class Root:
         c = onto_ball(sigma, self.radius)
         rank = int(np.count_nonzero(c))
         wanted = rank + rank // _SHARE + _SPARE if rank < len(sigma) else round(_GROWTH * rank) + _SPARE
-        Q = _rounded(extended(B @ (T / sigma), min(wanted, self.side)), self.kind)
+        Q = rounded(extended(B @ (T / sigma), min(wanted, self.side)), self.kind)
         V, M = Q[:, :rank], R @ (T[:, :rank] * c[:rank])
         if self.kind is np.float32:  # V is orthonormal up to rounding: x must stay in the ball
             M /= max(1.0, float(np.linalg.norm(V, 2)))
@@ -275,8 +276,3 @@ class Root:
         answer = numbers, as_sent(Q, self.kind), M, state.V.T @ Q, state.V_prev.T @ V
         state.V_prev, state.V = state.V, V
         return answer
-
-
-def _rounded(Q: Matrix, kind: type[np.floating[Any]]) -> Matrix:
-    """Return Q as all agents get it."""
-    return as_sent(Q, kind).astype(np.float64)

@@ -26,6 +26,7 @@ from dcgs.methods.fast.completion_gap import (
     ModelValue,
     as_sent,
     block_type,
+    rounded,
     with_errors,
 )
 from dcgs.methods.reduction import Value, network_answer
@@ -47,7 +48,7 @@ _LEAST = 1e-12
 # The momentum is greater than FISTA's by this, until it leads uphill.
 _AHEAD = 0.1
 # Blocks that are float32 are so while steps are longer than this share of x.
-_PRECISE = 1e-4
+_LONG = 1e-4
 # A smoothness that was too small is multiplied by this factor, once it is that of an entry.
 _INCREASE = 2.0
 
@@ -282,7 +283,7 @@ class SharedRoot:
         length = np.sqrt(max(0.0, _distance(whole, y)))
         rank = _rank(sigma[:count], self.radius, _SIGMA * float(length))
         x = projected(rank)
-        state.is_rounded = state.is_rounded and _distance(x, y) > _PRECISE**2 * x.dot(x)
+        state.is_rounded = state.is_rounded and _distance(x, y) > _LONG**2 * x.dot(x)
         if state.is_rounded:
             x = _rounded(x)
         state.squared = max(0.0, _distance(x, y))
@@ -296,7 +297,7 @@ class SharedRoot:
 
 def _rounded(x: Blocks) -> Blocks:
     """Return x in float32; vectors that are no longer orthonormal may not lead out of the ball."""
-    left, right = (as_sent(block, np.float32).astype(np.float64) for block in (x.left, x.right))
+    left, right = (rounded(block, np.float32) for block in (x.left, x.right))
     lengths = [float(np.linalg.norm(block[:, : len(x.c)], 2)) for block in (left, right) if len(x.c)]
     return Blocks(left, right, x.c / max(1.0, math.prod(lengths)))
 
