@@ -354,3 +354,44 @@ def test_the_sparse_gradient_is_the_dense_one_also_where_entries_repeat(all_rows
     np.testing.assert_allclose(image, f.map.image(dense), rtol=0.0, atol=1e-14)
     G = entries.adjoint(f.loss.grad(image)).toarray()
     np.testing.assert_allclose(G, f.grad(dense)[entries.rows], rtol=0.0, atol=1e-13)
+
+
+def block_types(objectives: Any, X: NuclearNormBall, **options: Any) -> tuple[dcgs.Result, list[Any]]:
+    """Return a run, and the types of the matrices that are sent, in their order."""
+    found: list[Any] = []
+
+    def seen(round: int, sender: int, receiver: int, arrays: tuple[np.ndarray, ...]) -> None:
+        found.extend(array.dtype.type for array in arrays if array.ndim == 2 and array.size)
+
+    runtime = dcgs.Lockstep(on_message=seen)
+    return dcgs.minimize(objectives, X, nx.path_graph(4), runtime=runtime, **options), found
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 5])
+def test_blocks_of_shared_rows_are_float32_while_steps_are_long_and_no_model_leaves_the_ball(
+    iterations: int,
+) -> None:
+    objectives, X = agents(False), NuclearNormBall((ROWS, COLUMNS), 2.0)
+    result, types = block_types(objectives, X, iterations=iterations)
+    assert set(types) == {np.float32}
+    assert np.linalg.norm(np.asarray(result.x), "nuc") <= 2.0 * (1.0 + 1e-12)
+    _, later = block_types(objectives, X, iterations=20)
+    assert later[-1] is np.float64
+
+
+@pytest.mark.parametrize("options", [{"gap": 1e-6}, {"secure": True, "iterations": 5, "every": None}])
+def test_blocks_of_shared_rows_are_float64_for_small_gaps_and_in_masked_sums(options: Any) -> None:
+    _, types = block_types(agents(False), NuclearNormBall((ROWS, COLUMNS), 2.0), **options)
+    assert np.float32 not in types
+    assert np.float64 in types
+
+
+def test_rounded_vectors_do_not_lead_out_of_the_ball() -> None:
+    rng, outside = np.random.default_rng(3), 0
+    for _ in range(30):
+        left, right = (np.linalg.qr(rng.standard_normal((side, 4)))[0] for side in (ROWS, COLUMNS))
+        c = np.array([3.0, 2.0, 1.0])
+        x = completion_shared._rounded(completion_shared.Blocks(left, right, c))
+        assert np.linalg.norm(x.left_factor @ x.right_factor.T, "nuc") <= 6.0 * (1.0 + 1e-14)
+        outside += np.linalg.norm((x.left[:, :3] * c) @ x.right_factor.T, "nuc") > 6.0 * (1.0 + 1e-9)
+    assert outside > 0

@@ -689,3 +689,19 @@ def test_where_dual_newton_steps_fail_proximal_points_lead_on(
     assert -1e-9 * e <= value - least <= e
     monkeypatch.setattr("dcgs.inner.newton._NewtonSolver._proximal_points", lambda *_: None)
     assert projections < 0.5 * solve(Newton(), e)[1]
+
+
+def test_proximal_points_lead_to_the_minimizer_for_the_center_that_was_given() -> None:
+    rng = np.random.default_rng(5)
+    f, X = LeastSquares(rng.standard_normal((20, 100)), 3.0 * rng.standard_normal(20)), L1Ball(100, 2.0)
+    center = X.lmo(rng.standard_normal(100)).dense()
+    phi = Subproblem(f, rng.standard_normal(100), 0.02 * f.smoothness, center)
+    values = []
+    for inner in (Corrective(), Newton()):
+        solver: Any = inner.start(Task(f, X, CountedOracle(X), X.start(), Counter()))
+        if isinstance(inner, Newton):
+            assert solver._proximal_points(phi, gap_at_most(1e-9)) is Outcome.REACHED
+            values.append(phi.value(solver.state.x))
+        else:
+            values.append(phi.value(solver(phi, gap_at_most(1e-10))))
+    assert values[1] == pytest.approx(values[0], abs=2e-9)
