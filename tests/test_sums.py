@@ -172,8 +172,8 @@ def test_the_hub_sends_points_which_are_sparse_and_no_gradients() -> None:
 # Which form is taken.
 
 
-def answers_of(method: FastDCGS, graph: nx.Graph, columns: int) -> tuple[int, bytes]:
-    objectives = random_fits(len(graph), rows=3, columns=columns, seed=103).objectives()
+def answers_of(method: FastDCGS, graph: nx.Graph, columns: int, rows: int = 9) -> tuple[int, bytes]:
+    objectives = random_fits(len(graph), rows=rows, columns=columns, seed=103).objectives()
     result = dcgs.minimize(objectives, L1Ball(columns), graph, method, iterations=3, every=0)
     return result.rounds, result.agents.tobytes()
 
@@ -193,6 +193,12 @@ def test_with_few_unknowns_hessians_are_sent_with_more_the_root_takes_steps_if_i
         chosen = answers_of(FastDCGS(), graph, columns)
         assert chosen == answers_of(FastDCGS(form=form), graph, columns)
         assert chosen != answers_of(FastDCGS(form=other), graph, columns)
+
+
+def test_the_root_takes_steps_along_gradients_if_it_has_few_rows() -> None:
+    chosen = answers_of(FastDCGS(), STAR, 501, rows=7)
+    assert chosen == answers_of(FastDCGS(form="sums"), STAR, 501, rows=7)
+    assert answers_of(FastDCGS(), STAR, 501, rows=8) == answers_of(FastDCGS(form="root"), STAR, 501, rows=8)
 
 
 def test_with_an_eta_the_form_is_edges() -> None:

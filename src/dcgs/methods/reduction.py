@@ -20,9 +20,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import TypeAlias, TypeVar, final
+from itertools import accumulate
+from typing import Any, TypeAlias, TypeVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcgs.link import ASSUMED, Link, prefers_flood, sparse_bytes, sum_pieces
 from dcgs.methods.base import Agent
@@ -33,7 +35,7 @@ from dcgs.secure.sum import complete_answer
 from dcgs.sets.base import projects_cheaply
 from dcgs.tree import TreeNode
 
-T = TypeVar("T")
+T, M = TypeVar("T"), TypeVar("M")
 
 Value: TypeAlias = tuple[Point, ...]
 """Some arrays, which are combined one by one."""
@@ -133,18 +135,31 @@ class Flood:
         if sender is not None and i in self.unsent.get(sender, ()):
             self.unsent[sender].remove(i)
 
-    def outgoing(self) -> dict[int, Point]:
-        """Return what to send to neighbors in this round: how many rows, and these: an agent, its numbers."""
-        made: dict[tuple[int, ...], Point] = {}  # equal messages are one object, which is encoded once
+    def messages(self, made_of: Callable[[list[int]], M]) -> dict[int, M]:
+        """Return what to send to neighbors in this round, made of the agents whose numbers it has.
+
+        Equal messages are one object, which is encoded once.
+        """
+        made: dict[tuple[int, ...], M] = {}
         sent = {}
         for j, who in self.unsent.items():
             if who and tuple(who) not in made:
-                rows = [_after(i, self.known[i]) for i in who]
-                made[tuple(who)] = _after(len(rows), np.concatenate(rows))
+                made[tuple(who)] = made_of(who)
             if who:
                 sent[j] = made[tuple(who)]
         self.unsent = {}
         return sent
+
+    def outgoing(self) -> dict[int, Point]:
+        """Return the messages of this round: how many rows, and these: an agent, its numbers."""
+        return self.messages(lambda who: _after(len(who), self._rows(who).reshape(-1)))
+
+    def table(self, who: list[int], widths: Sequence[int]) -> Value:
+        """Return arrays of these widths with a row for each agent: together the agent and its numbers."""
+        return tuple(part.T for part in _parts(self._rows(who).T, widths))
+
+    def _rows(self, who: list[int]) -> NDArray[Any]:
+        return np.stack([_after(i, self.known[i]) for i in who])
 
     def receive(self, sender: int, message: Point, neighbors: Collection[int]) -> None:
         """Take what a neighbor has sent."""
@@ -250,13 +265,10 @@ def _flooded(
     """
     sizes = [array.size for array in value]
     widths = [1 + sizes[0], *sizes[1:]]
-    flood, cuts = Flood(sum(sizes)), np.cumsum(widths)[:-1]
-    flood.add(place.index, np.concatenate([array.reshape(-1) for array in value]), place.neighbors)
+    flood, near = Flood(sum(sizes)), place.neighbors
+    flood.add(place.index, np.concatenate([array.reshape(-1) for array in value]), near)
     for left in reversed(range(place.diameter)):
-        messages = flood.outgoing()
-        tables = {id(rows): rows[1:].reshape(-1, sum(widths)) for rows in messages.values()}
-        columns = {key: tuple(np.split(table, cuts, axis=1)) for key, table in tables.items()}
-        inbox = yield {j: columns[id(rows)] for j, rows in messages.items()}
+        inbox = yield flood.messages(partial(flood.table, widths=widths))
         for j, message in inbox.items():
             shapes = [part.shape for part in message]
             if not shapes or shapes != [(*shapes[0][:1], width) for width in widths]:
@@ -265,12 +277,19 @@ def _flooded(
                     f"a message must be a tuple of arrays of shapes [{due}]; "
                     f"agent {j} sent one of shapes {shapes}."
                 )
-            rows = np.concatenate(message, axis=1)
-            # What comes last is not sent on.
-            flood.receive(j, _after(len(rows), rows.reshape(-1)), place.neighbors if left else ())
-    arrays = np.split(flood.in_order(), cuts - 1, axis=1)
-    total = reduce(combine, zip(*arrays, strict=True))
-    return answer(tuple(row.reshape(array.shape) for row, array in zip(total, value, strict=True)))
+            for row in np.concatenate(message, axis=1):
+                flood.add(int(row[0]), row[1:], near if left else (), j)  # what comes last is not sent on
+    rows = flood.in_order()
+    if combine is added:
+        total = _parts(np.add.reduce(rows, axis=0, dtype=rows.dtype), sizes)
+    else:
+        total = reduce(combine, [_parts(row, sizes) for row in rows])
+    return answer(tuple(part.reshape(array.shape) for part, array in zip(total, value, strict=True)))
+
+
+def _parts(numbers: Point, sizes: Sequence[int]) -> Value:
+    """Return parts of these sizes of an array, one after another."""
+    return tuple(numbers[end - n : end] for n, end in zip(sizes, accumulate(sizes), strict=True))
 
 
 def network_answer(

@@ -61,6 +61,9 @@ _MOST_UNKNOWNS = 500
 _FLATTEST = 1e-4
 # For sparse columns an iteration by sums is worth 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
 _SPARSE = 20.0
+# The root's data say little of dense data with more unknowns for each of its rows: of ten dense Lassos with 30
+# to 100, steps with them took the rounds of steps along gradients, and computed twice as long.
+_SHORT = 64
 # Edges and gradients take many more rounds if the curvatures of agents differ by orders of magnitude.
 _APART = 6.0
 # Where solves call an oracle, all forms but Newton steps have many solves, and these are less accurate.
@@ -262,6 +265,7 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
     own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread * min(1.0, 5.0 * few_rows)
     without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
     knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
+    knows_little |= not facts.sparse_columns and sizes.fewest_rows * _SHORT < unknowns
     hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
     edges = (3.7 + 6.0 * few_rows) * spread**2 + 1.9 * flat**2 * (1.0 + 1.7 * few_rows)
     edges *= max(1.0, _CONNECTED / facts.connectivity) ** 0.25
