@@ -16,7 +16,12 @@ from dcgs.runtime.encoding import Array, Buffer, EncodedArray, EncodingError, re
 from dcgs.runtime.messages import Packet
 
 # What one could take for zero, or for a number that need not be exact.
-ODD = [-0.0, 5e-324, -5e-324, np.finfo(np.float64).max, math.inf, -math.inf, math.nan]
+ODD = [-0.0, math.inf, -math.inf, math.nan]
+# The types that are written by their nonzero entries: the least and the largest numbers, and all others.
+FLOATING: list[Any] = [
+    (np.float64, [5e-324, -5e-324, float(np.finfo(np.float64).max)], st.floats(width=64)),
+    (np.float32, [2.0**-149, -(2.0**-149), float(np.finfo(np.float32).max)], st.floats(width=32)),
+]
 # The description of a vector: form, type, dimensions and number of entries in 16 bytes, then one side.
 HEAD = 16 + 8
 
@@ -40,8 +45,9 @@ def described(buffer: Buffer, count: int, *sides: int, form: int = 1) -> Buffer:
 def sparse_arrays(draw: st.DrawFn) -> Array:
     """Return arrays of any shape, of which some share of entries is zero, in any memory order."""
     shape = draw(array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9))
-    entries = st.sampled_from(ODD) | st.floats(width=64)
-    made: Array = draw(arrays(np.float64, shape, elements=entries, fill=st.just(0.0)))
+    dtype, limits, numbers = draw(st.sampled_from(FLOATING))
+    entries = st.sampled_from(ODD) | st.sampled_from(limits) | numbers
+    made: Array = draw(arrays(dtype, shape, elements=entries, fill=st.just(0.0)))
     return made.T if draw(st.booleans()) else made
 
 
@@ -80,6 +86,14 @@ def test_the_shortest_form_is_taken(nonzeros: int, nbytes: int) -> None:
     array = np.zeros(1000)
     array[:nonzeros] = 1.0
     assert EncodedArray(array).nbytes == len(encoded(array)) == nbytes
+
+
+def test_the_shortest_form_of_short_numbers_is_taken() -> None:
+    for nonzeros, nbytes in ((1, HEAD + 8 + 8), (31, HEAD + 128 + 128), (33, HEAD + 128 + 136)):
+        array = np.zeros(1000, dtype=np.float32)
+        array[:nonzeros] = 1.0
+        assert EncodedArray(array).nbytes == len(encoded(array)) == nbytes
+        assert read_all(encoded(array), 1)[0].dtype == np.float32
 
 
 def test_a_negative_zero_is_not_taken_for_nothing() -> None:

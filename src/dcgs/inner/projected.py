@@ -247,12 +247,13 @@ class _ExactSolver(Solver):
             B = R.T
         # 2BᵀB = V T Vᵀ with a tridiagonal T takes a third of the time of the spectrum.
         side = min(rows, d)
-        reflectors, diagonal, self.beside, tau, _ = dsytrd(2.0 * (B.T @ B), lower=1, lwork=_BLOCK * side)
+        reflectors, diagonal, beside, tau, _ = dsytrd(2.0 * (B.T @ B), lower=1, lwork=_BLOCK * side)
         V = np.eye(side)
         V[1:, 1:] = dorgqr(reflectors[1:, :-1], tau, lwork=_BLOCK * side)[0] if side > 1 else V[1:, 1:]
         self.V, self.diagonal = V if basis is None else basis @ V, diagonal
         if rows < d:  # and one direction in the null space of A, where the curvature is η alone
-            self.diagonal, self.beside = np.append(diagonal, 0.0), np.append(self.beside, 0.0)
+            self.diagonal = np.append(diagonal, 0.0)
+        self.beside = np.append(beside, 0.0)[: max(1, len(self.diagonal) - 1)]  # of one entry for one number
         # 2Aᵀb, from the gradient at zero.
         self.linear = -task.f.grad(np.zeros(task.X.shape)).reshape(-1)
 
@@ -287,4 +288,4 @@ class _ExactSolver(Solver):
             if ahead <= mu:
                 break
             mu = ahead
-        return z if length <= self.radius else z * (self.radius / length)
+        return np.asarray(z if length <= self.radius else z * (self.radius / length))

@@ -35,7 +35,8 @@ from dcgs.secure.sum import complete_answer
 from dcgs.sets.base import projects_cheaply
 from dcgs.tree import TreeNode
 
-T, M = TypeVar("T"), TypeVar("M")
+T = TypeVar("T")
+M = TypeVar("M")
 
 Value: TypeAlias = tuple[Point, ...]
 """Some arrays, which are combined one by one."""

@@ -78,9 +78,9 @@ class EncodedArray:
         self.array = array
         self._flat: Array = np.ascontiguousarray(array).reshape(-1)
         self._form, self._count, self._squares = Form.DENSE, array.size, 0.0
-        if array.dtype == np.float64:
+        if array.dtype in FLOATS:
             nonzeros, self._squares = _scan(self._flat)
-            self._form = _shortest(array.size, nonzeros)
+            self._form = _shortest(array.size, nonzeros, array.dtype.itemsize)
             self._count = array.size if self._form is Form.DENSE else nonzeros
         self.nbytes = _size(self._form, array.dtype, array.shape, self._count)
 
@@ -90,9 +90,7 @@ class EncodedArray:
 
         A finite sum of squares proves it. A sum that overflows proves nothing.
         """
-        if self.array.dtype == np.float64 and math.isfinite(self._squares):
-            return True
-        return self.array.dtype not in FLOATS or is_finite(self.array)
+        return self.array.dtype not in FLOATS or math.isfinite(self._squares) or is_finite(self.array)
 
     def write(self, buffer: Buffer) -> None:
         """Write it to a buffer of ``nbytes`` bytes."""
@@ -107,7 +105,7 @@ class EncodedArray:
         if form is Form.DENSE:
             values[:] = self._flat
             return
-        nonzero = self._flat.view(np.int64) != 0
+        nonzero = _bits(self._flat) != 0
         if form is Form.BITMAP:
             packed = np.packbits(nonzero)
             buffer[start : start + len(packed)] = packed
@@ -118,24 +116,29 @@ class EncodedArray:
             values[:] = self._flat[positions]
 
 
+def _bits(numbers: Array) -> Array:
+    """Return the bits of floating-point numbers, as integers of the same size."""
+    return numbers.view(np.int64 if numbers.itemsize == 8 else np.int32)
+
+
 def _scan(flat: Array) -> tuple[int, float]:
     """Return the number of nonzero entries and the sum of all squares, from one pass over the memory."""
     count, squares = 0, 0.0
     for start in range(0, len(flat), _CHUNK):
         part = flat[start : start + _CHUNK]
-        count += int(np.count_nonzero(part.view(np.int64)))
+        count += int(np.count_nonzero(_bits(part)))
         squares += vdot(part, part)
     return count, squares
 
 
-def _shortest(n: int, nonzeros: int) -> Form:
+def _shortest(n: int, nonzeros: int, itemsize: int) -> Form:
     """Return the form in which n numbers, of which some are not zero, take the fewest bytes."""
     if n < _SMALL or n > _MOST_INDEXED:
         return Form.DENSE
     sizes = {
-        Form.DENSE: 8 * n,
-        Form.INDEXED: _padded(4 * nonzeros) + 8 * nonzeros,
-        Form.BITMAP: _padded((n + 7) // 8) + 8 * nonzeros,
+        Form.DENSE: itemsize * n,
+        Form.INDEXED: _padded(4 * nonzeros) + itemsize * nonzeros,
+        Form.BITMAP: _padded((n + 7) // 8) + itemsize * nonzeros,
     }
     return min(sizes, key=lambda form: (sizes[form], form))
 
@@ -170,7 +173,7 @@ def _read(buffer: Buffer, must_be_finite: bool) -> tuple[Array, int]:
     shape = struct.unpack_from(f"<{dimensions}Q", buffer.data, _LAYOUT.size)
     n, size = math.prod(shape), _size(form, dtype, shape, count)
     largest = n or math.prod(side or 1 for side in shape)
-    if len(buffer) < size or (count != n if form is Form.DENSE else count > n or dtype != np.float64):
+    if len(buffer) < size or (count != n if form is Form.DENSE else count > n or dtype not in FLOATS):
         raise EncodingError(f"the size of an array of shape {shape} is not that of its {count} entries")
     if largest > _MOST_ENTRIES or (form is not Form.DENSE and n > _MOST_INDEXED):
         raise EncodingError(f"an array of shape {shape} cannot be in memory")
@@ -192,7 +195,7 @@ def _filled(form: Form, n: int, places: Buffer, values: Array) -> Array:
     """Return n entries, of which those at the given places have these values and the others are 0."""
     count = len(values)
     try:
-        array = np.zeros(n)
+        array = np.zeros(n, dtype=values.dtype)
     except MemoryError as error:
         raise EncodingError(f"an array of {n} entries cannot be in memory") from error
     if form is Form.BITMAP:

@@ -61,8 +61,8 @@ _MOST_UNKNOWNS = 500
 _FLATTEST = 1e-4
 # For sparse columns an iteration by sums is worth 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
 _SPARSE = 20.0
-# The root's data say little of dense data with more unknowns for each of its rows: of ten dense Lassos with 30
-# to 100, steps with them took the rounds of steps along gradients, and computed twice as long.
+# The root's data say little of dense data with more unknowns for each of its rows: on dense Lassos with 30 to
+# 100 steps with them took about the rounds of steps along gradients, and computed twice as long.
 _SHORT = 64
 # Edges and gradients take many more rounds if the curvatures of agents differ by orders of magnitude.
 _APART = 6.0
