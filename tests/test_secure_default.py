@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,16 +87,3 @@ def test_what_cannot_be_masked_is_possible_in_the_open(options: str) -> None:
     for i in (2, 3) if "--agents 2" in options else ():
         Path(f"hospital-{i}.csv").unlink()
     assert alone(f"{PLAIN} --data hospital-{{agent}}.csv --no-report --open {options}") == 0
-
-
-def test_without_cryptography_a_sentence_says_what_to_install_or_to_be_open() -> None:
-    program = "import sys; sys.modules['cryptography'] = None; from dcgs.cli import main; main(sys.argv[1:])"
-    command = [*PLAIN.split(), "--no-report", "--data", "none-{agent}.csv"]
-    for i in range(3):
-        Path(f"none-{i}.csv").write_bytes(b"\xff\xfe not to be read")
-    done = subprocess.run(
-        [sys.executable, "-c", program, *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    error = " ".join(done.stderr.split())
-    assert "install it with: pip install cryptography, or add --open: then neighbors read" in error

@@ -326,16 +326,6 @@ def test_what_cannot_be_secured_is_refused_with_the_reason(run: Callable[[], Any
         run()
 
 
-def test_without_cryptography_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "dcgs.secure.keys", raising=False)
-    monkeypatch.delattr("dcgs.secure.keys", raising=False)
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    with pytest.raises(
-        ImportError, match=r"^secure sums need the package cryptography; .*pip install cryptography\."
-    ):
-        run_with()()
-
-
 def test_auto_takes_a_form_by_sums_where_it_would_take_edges() -> None:
     rng = np.random.default_rng(0)
     wide = [dcgs.LeastSquares(rng.standard_normal((60, 600)), rng.standard_normal(60)) for _ in range(5)]

@@ -332,8 +332,6 @@ def check_secure(problem: RunProblem) -> None:
             "masked sums need rounds in which every message arrives: masks of a lost message do not cancel. "
             "Use a runtime without faults, in rounds, and a graph that does not change; or leave secure out."
         )
-    if settings.sums == MASKED:
-        import dcgs.secure.keys  # noqa: F401  # raises, with what to install, without the package cryptography
 
 
 def check_alike(problem: RunProblem) -> None:

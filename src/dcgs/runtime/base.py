@@ -35,7 +35,7 @@ from dcgs.runtime.messages import (
 )
 from dcgs.runtime.transport import Transport
 
-if TYPE_CHECKING:  # it needs the package cryptography
+if TYPE_CHECKING:  # it imports cryptography, which open runs do not need
     from dcgs.secure.keys import Signatures
 
 

@@ -6,5 +6,5 @@ to its value the pads that it shares with its partners (``masks``). The pads can
 masked is recorded before it is sent, if there is a folder (``journal``). ``sum`` has the reductions: totals,
 logical or, magnitudes. ``union`` agrees on texts without telling whose they are.
 
-``cryptography`` is imported in ``keys`` only, and ``journal`` needs it; all else works without it.
+``cryptography`` is imported in ``keys`` and in what needs it, which open runs do not import: it takes time.
 """

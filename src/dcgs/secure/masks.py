@@ -22,7 +22,7 @@ import numpy as np
 
 from dcgs.secure.fixed_point import LIMB_BITS, Words, carried
 
-if TYPE_CHECKING:  # these two need the package cryptography, and masks of other kinds do not
+if TYPE_CHECKING:  # these two import cryptography, which masks of other kinds do not need
     from dcgs.secure.journal import Journal
     from dcgs.secure.keys import AgentKeys
 

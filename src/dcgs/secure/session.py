@@ -36,7 +36,7 @@ from dcgs.secure.sum import (
     sum_once,
 )
 
-if TYPE_CHECKING:  # these need the package cryptography
+if TYPE_CHECKING:  # these import cryptography, which open runs do not need
     from dcgs.secure.journal import Journal
     from dcgs.secure.keys import AgentKeys, Signatures
 

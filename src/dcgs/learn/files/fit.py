@@ -176,10 +176,6 @@ class FitConfig:
                 "gradients of single sites to their neighbors. Use --method fastdcgs without --eta and "
                 f"form=edges, {is_open}"
             )
-        try:
-            import dcgs.secure.keys  # noqa: F401
-        except ImportError as error:
-            raise ValueError(f"{str(error).rstrip('.')}, {is_open}") from error
 
     def count_agents(self, processes: int) -> int:
         """Return the number of agents: as given, or the number of nodes, of processes or of files."""
