@@ -301,7 +301,9 @@ def test_a_study_says_whether_sums_are_masked_and_what_leaves_a_site(
 
 
 def test_without_aiohttp_a_sentence_says_what_to_install() -> None:
-    program = "import sys; sys.modules['aiohttp'] = None; from dcgs.cli import main; main(['study', '--help'])"
+    program = (
+        "import sys; sys.modules['aiohttp'] = None; from dcgs.cli import main; main(['study', '--help'])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "need the package aiohttp; install it with: pip install 'dcgs[sites]'." in done.stderr

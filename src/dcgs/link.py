@@ -19,8 +19,8 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _SPEED = re.compile(r"\s*([0-9.eE+]+)\s*([kKMG]?)(B|bit)/s\s*(?:,\s*([0-9.eE+-]+)\s*(s|ms|us)\s*)?")
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-# The bytes that a piece of a sum has at least.
-_SMALLEST_PIECE = 1000
+# The bytes that a piece of a sum has at least, and the time that fewer pieces may take, beside the least.
+_SMALLEST_PIECE, _LONGER = 1000, 1.05
 
 
 @final
@@ -110,11 +110,16 @@ def sparse_bytes(value: tuple[NDArray[np.float64], ...]) -> int:
 
 
 def sum_pieces(link: Link, height: int, nbytes: int) -> int:
-    """Return the number of pieces c in which a sum of so many bytes takes the least time over such links.
+    """Return the number of pieces c in which a sum of so many bytes takes about the least time.
 
     Along a tree of height H it takes 2 (H + c − 1) rounds, each of τ + K/c seconds, if the latency is τ and
-    all bytes take K seconds. The minimum is at c = √((H − 1) K/τ).
+    all bytes take K seconds. The minimum is at c = √((H − 1) K/τ). It is the smallest c with at most 1.05
+    times the least time, as further rounds take more than their latency.
     """
-    latency = max(link.latency, SHORTEST_ROUND)
-    best = math.sqrt(max(0, height - 1) * link.waiting(nbytes) / latency)
-    return max(1, min(round(best), nbytes // _SMALLEST_PIECE))
+    latency, whole = max(link.latency, SHORTEST_ROUND), link.waiting(nbytes)
+    levels = max(0, height - 1) * latency
+    best = math.sqrt(levels * whole) / latency
+    # (H − 1) τ + K + c τ + (H − 1) K/c is half of the time, and (√((H − 1) τ) + √K)² its minimum.
+    spare = _LONGER * (math.sqrt(levels) + math.sqrt(whole)) ** 2 - levels - whole
+    fewest = (spare - math.sqrt(spare**2 - 4.0 * levels * whole)) / (2.0 * latency)
+    return max(1, min(math.ceil(fewest), round(best), nbytes // _SMALLEST_PIECE))

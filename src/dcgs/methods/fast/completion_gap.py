@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import scipy.sparse as sp
 
+from dcgs.link import ASSUMED
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget, gap_noise
@@ -25,15 +26,16 @@ from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.top_eigenvalue import TopEigenvalue, largest_eigenvalue
 
-# An estimate of the gap must be below this share of the target before the gap is computed.
-_LIKELY = 0.9
+# An estimate of the gap must be below this share of the target before the gap is computed: from GᵀG, or from
+# products, which take many more rounds if they are in vain.
+_LIKELY, _LIKELY_BY_PRODUCTS = 0.9, 0.8
 # Estimates count as too small by at most this factor, however small they once were.
 _MOST_TRUST = 100.0
 # The error of the gap that is aimed at, as a share of what would still do; and an error that needs no
 # improvement, as a share of the target.
 _SHARE, _ACCURACY = 0.5, 0.01
-# GᵀG is sent whole if its triangle has at most so many times the numbers of so many products, up and down.
-_WHOLE, _PRODUCTS = 1.5, 5
+# The number of products with blocks that the gap takes, after a first one with all vectors near.
+_PRODUCTS = 5
 # Rows of GᵀG that are computed at once, and power steps for its top vectors.
 _ROWS, _POWERS = 256, 4
 # Blocks are float32 if the gap asked for is at least this multiple of the number of agents and two more.
@@ -182,13 +184,22 @@ class GapSearch:
             return None
         content = np.array([gap.estimate, at.decrease, gap.noise])
         search = TopEigenvalue.start(near, content_rng(near, content))
+        is_whole = self._is_whole(search.block.shape[1], max(search.random.shape[1], near.shape[1] // 2))
+        if not is_whole and gap.estimate * gap.trust > _LIKELY_BY_PRODUCTS * self._threshold(at, gap):
+            return None
         self._search, self._whole = (at, gap, search), None
-        later = _PRODUCTS * max(search.random.shape[1], near.shape[1] // 2)
-        columns = 2 * (search.block.shape[1] + later)
-        may_be_whole = self._with_one and self.agent.secure is None
-        is_whole = may_be_whole and (len(near) + 1) // 2 <= _WHOLE * columns
         block = search.block[:, :0] if is_whole else search.block
         return np.array([Command.CERTIFY], dtype=np.float64), as_sent(block, self._kind)
+
+    def _is_whole(self, first: int, later: int) -> bool:
+        """Return True if GᵀG is sent in less time than products with blocks of so many vectors."""
+        if not self._with_one or self.agent.secure is not None:
+            return False
+        link, side = self.agent.link or ASSUMED, min(self.agent.X.shape)
+        column = np.dtype(self._kind).itemsize * side
+        blocks = 2 * column * (first + _PRODUCTS * later)  # up and down
+        more_rounds = 2 * self.agent.tree.height * _PRODUCTS
+        return link.waiting(column * (side + 1) // 2) <= link.seconds(blocks, more_rounds)
 
     def judge(self, at: ModelValue, noise: float) -> None:
         """Take what is now known of the model whose gap is searched for, and the noise of ∇f."""

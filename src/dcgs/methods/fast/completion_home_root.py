@@ -37,6 +37,11 @@ _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
 _REST, _DAMPING = 0.7, 12.0
 # After a certificate that failed, estimates of the gap count as too small by this factor.
 _DOUBT = 1.2
+# The next block comes from the last blocks as well, so many: of their directions beside V those are used that
+# are not nearly those of others, by this share of their length.
+_BLOCKS, _NEW = 6, 0.1
+# ‖x‖_* may be off by _CLOSE of the radius, and by _NEAR √gap: the gap has the square of this error.
+_CLOSE, _NEAR = 0.01, 0.1
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
 # _PATIENCE sums.
 _SMALL, _PATIENCE = 1e-4, 8
@@ -72,7 +77,8 @@ class HomeRoot:
     ``half`` has half the sums of second derivatives of the entries of each column. ``density`` relates the
     curvature of a column to UᵀU: rows with many entries have a larger share of its entries. ``least`` is the
     smallest gap so far as a share of the decrease, and ``since`` the number of sums after it. ``trust`` is
-    by how much estimates count as too small, and ``bounds`` has the best lower bound of f*.
+    by how much estimates count as too small, and ``bounds`` has the best lower bound of f*. ``vectors`` and
+    ``images`` are the last blocks and GᵀG times them, for the G of their sums.
     """
 
     half: Point
@@ -84,6 +90,24 @@ class HomeRoot:
     since: int = 0
     trust: float = 1.0
     bounds: Bounds = field(default_factory=Bounds)
+    vectors: list[Matrix] = field(default_factory=list)
+    images: list[Matrix] = field(default_factory=list)
+
+    def keep(self, here: _Here) -> None:
+        """Keep the blocks of the last sums."""
+        self.vectors = [here.vectors, *self.vectors[: _BLOCKS - 1]]
+        self.images = [here.images, *self.images[: _BLOCKS - 1]]
+
+    def next_block(self, known: Matrix, wanted: int) -> Matrix:
+        """Return GᵀG times the top singular vectors of G beside those that are known, as far as blocks tell.
+
+        These are Ritz vectors in the span of the last blocks. G was a little different for each of them.
+        """
+        vectors, images = (a - known @ (known.T @ a) for a in map(np.hstack, (self.vectors, self.images)))
+        left, lengths, right = np.linalg.svd(vectors, full_matrices=False)
+        new = lengths > _NEW
+        images = images @ (right[new].T / lengths[new])
+        return np.asarray(images @ _ritz(left[:, new], images)[1][:, :wanted])
 
     def forget(self, kept: int) -> None:
         """Keep the last pairs only."""
@@ -217,8 +241,9 @@ class Root:
         V = state.last.V - state.last.step
         is_short = bool(count >= _GROWTH * len(sigma))
         state.since = 0 if count else state.since
-        E = self._beside(here.images[:, count:], V, self._spare(V, is_short))
-        return self._answer(new, here.scale, V, E)
+        state.keep(here)
+        block = state.next_block(_basis(np.hstack([here.V, added])), here.vectors.shape[1])
+        return self._answer(new, here.scale, V, self._beside(block, V, self._spare(V, is_short)))
 
     def _is_over(self, state: HomeRoot, gap: float, is_worse: bool) -> bool:
         """Return True if the gap is left to the steps, or falls no more."""
@@ -236,7 +261,7 @@ class Root:
         # −d log ‖x‖_* / d log μ
         response = max(1.0, 0.75 * mu * rank * squared / (here.sums.size * here.norm))
         ratio = math.log(here.norm / self.radius)
-        if abs(ratio) < 0.3 * min(0.03, max(here.gap, 2e-4)):
+        if abs(ratio) < min(_CLOSE, _NEAR * math.sqrt(here.gap)):
             return mu
         return mu * math.exp(min(0.7, max(-0.7, ratio / response)))
 
@@ -390,14 +415,11 @@ class _Metric:
 def _direction(grad: Matrix, state: HomeRoot, metric: _Metric) -> Matrix:
     """Return the step of L-BFGS for V, to be subtracted."""
     pairs = [(s, y, float(np.sum(s * y))) for s, y in zip(state.steps, state.changes, strict=True)]
-    q, weights, scale = grad, list[float](), 1.0
+    q, weights = grad, list[float]()
     for s, y, product in reversed(pairs):
         weights.append(float(np.sum(s * q)) / product)
         q = q - weights[-1] * y
-    if pairs:
-        _, y, product = pairs[-1]
-        scale = product / float(np.sum(y * metric.solve(y)))
-    q = scale * metric.solve(q)
+    q = metric.solve(q)
     for (s, y, product), weight in zip(pairs, reversed(weights), strict=True):
         q = q + (weight - float(np.sum(y * q)) / product) * s
     return q
