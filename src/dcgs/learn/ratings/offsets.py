@@ -32,8 +32,8 @@ RIDGE = 5.0
 # A rating is far outside if it is farther from the quartiles than this number of their differences.
 _FAR = 10.0
 # Conjugate gradients end when the residual, relative to the right side, is this small. Ratings have few
-# digits, so offsets with eight are exact for them.
-_ACCURACY = 1e-8
+# digits, so offsets with six are exact for them.
+_ACCURACY = 1e-6
 _MOST_STEPS = 200
 # The ridges of which the best is found on ratings that are held out, and the accuracy that this needs.
 _RIDGES, _ROUGH = (1.0, 2.5, 5.0, 10.0, 25.0), 1e-2

@@ -39,9 +39,10 @@ from dcgs.points import Point, upper_triangle
 from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import extended
 
-# The first block has about twice as many entries as all agents together, but at most 1/_PART of the smaller
-# side as vectors, and _FEWEST to _MOST; the smallest side of a matrix for which all this is worth it.
-_PART, _FEWEST, _MOST = 8, 8, 256
+# The first block has about _ENTRIES times as many entries as all agents together, but at most 1/_PART of the
+# smaller side as vectors, and _FEWEST to _MOST: it is sent once, and a good V saves many sums. SMALLEST is
+# the smallest side of a matrix for which all this is worth it.
+_ENTRIES, _PART, _FEWEST, _MOST = 5, 4, 8, 512
 SMALLEST = 128
 # Rows of equal length are solved together, as many as have so many entries.
 _TOGETHER = 1 << 21
@@ -95,7 +96,7 @@ class RowsAtHome(Form):
     def _first_state(self) -> RowsState:
         rows, columns = len(self.ratings.entries.rows), self.ratings.shape[1]
         facts, side = self.agent.facts, min(self.ratings.shape)
-        vectors = max(_FEWEST, min(_MOST, 2 * facts.quadratic_entries // columns, side // _PART))
+        vectors = max(_FEWEST, min(_MOST, _ENTRIES * facts.quadratic_entries // columns, side // _PART))
         block = extended(np.empty((columns, 0)), min(vectors, side))
         none = np.zeros((columns, 0))
         return RowsState(np.zeros((rows, 0)), none, none, block)
