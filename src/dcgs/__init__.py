@@ -7,7 +7,7 @@ The public names are those of :mod:`dcgs.api`. They are imported at their first 
 ``dcgs`` must handle signals before NumPy is imported.
 """
 
-__version__ = "0.14.0"
+__version__ = "0.15.0"
 
 TYPE_CHECKING = False  # typing's own would be imported for this alone
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ _MEMORY, _MOST_ENTRIES = 20, 1 << 26
 _SHARE, _LEAST, _GROWTH = 3, 6, 0.75
 # The curvature of a direction that V and E do not have, as a share of μ. That of all others grows by a share
 # of μ, _DAMPING times the root mean square of σ²/μ² − 1 in the span of V, which is zero at an optimum.
-_REST, _DAMPING = 0.7, 12.0
+_REST, _DAMPING = 0.7, 9.0
 # After a certificate that failed, estimates of the gap count as too small by this factor.
 _DOUBT = 1.2
 # The next block comes from the last blocks as well, so many: of their directions beside V those are used that
