@@ -15,11 +15,14 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs import Checkpoint, Lockstep, MatrixCompletion, NuclearNormBall, Objective, Status
+from dcgs.link import Link
 from dcgs.methods.certificate import Bounds, GapTarget
 from dcgs.methods.fast import completion_gap, completion_home, completion_home_root
 from dcgs.methods.fast.completion import LocalRatings
 from dcgs.methods.fast.completion_gap import GapEstimate, GapSearch, ModelValue, block_type
 from dcgs.methods.fast.completion_home import RowsAtHome, RowSolver
+from dcgs.methods.fast.completion_home_root import HomeRoot
+from dcgs.network import as_network
 from problems import Array
 from reference import optimum
 from test_completion import COLUMNS, ROWS, _root_agent, agents, dense_pairs, wolfe_gap
@@ -321,6 +324,60 @@ def test_nobody_sees_the_whole_gram_matrix_of_masked_sums_or_of_rows_that_are_sh
     first = search.begin(at, GapEstimate(1e-9, 0.0, 1.0), np.eye(3)[:, :1])
     assert first is not None
     assert first[1].shape[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("link", "columns", "likely", "rank", "estimate"),
+    [
+        # By hand, H = 5 and float32: the triangle takes 5.46 MB. Blocks of 76 and 5 times 38 vectors take 3.5
+        # MB up and down, and 50 rounds more: 0.28 + 1 s over 100 Mbit/s with 20 ms, the triangle 0.44 s.
+        (None, 1652, 0.9, 38, 0.85),
+        # 28 + 10 ms over 1 Gbit/s with 0.2 ms, and 44 ms.
+        ("1Gbit/s,0.2ms", 1652, 0.8, 38, 0.75),
+        # Of 10,000 columns the triangle takes 200 MB, 16 s.
+        (None, 10_000, 0.8, 38, 0.75),
+    ],
+)
+def test_the_gram_matrix_is_sent_where_that_takes_less_time_and_products_are_not_tried_as_soon(
+    link: str | None, columns: int, likely: float, rank: int, estimate: float
+) -> None:
+    shape, tree = (20_000, columns), as_network(nx.cycle_graph(10)).tree
+    agent = replace(
+        _root_agent([]),
+        X=NuclearNormBall(shape, 2.0),
+        tree=next(node for node in tree if node.parent is None),
+        facts=type("Facts", (), {"agents": 10})(),
+        link=None if link is None else Link.parse(link),
+    )
+    near, at = np.eye(columns, rank), ModelValue(-1.0, 0.0, 1e300, at_start=False)
+
+    def begun(share: float) -> Any:
+        return GapSearch(agent, np.float32, with_one=True).begin(
+            at, GapEstimate(share * 1e-3, 0.0, 1.0), near
+        )
+
+    assert begun(likely + 0.01) is None
+    assert begun(estimate)[1].shape[1] == (0 if likely == 0.9 else 2 * rank)
+
+
+def test_blocks_of_several_sums_find_top_singular_vectors_that_power_steps_do_not() -> None:
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((300, 300)))[0]
+    V, squares = basis[:, :5], np.concatenate([np.full(5, 4.0), np.linspace(1.0, 0.1, 295)])
+    gram = (basis * squares) @ basis.T
+
+    def top(blocks: int) -> float:
+        """Return the largest Ritz value beside V after eight products with a block of six vectors."""
+        state, E = HomeRoot(np.ones(300), 1.0), np.linalg.qr(rng.standard_normal((300, 6)))[0]
+        for _ in range(8):
+            E = np.linalg.qr(E - V @ (V.T @ E))[0]
+            state.vectors, state.images = [E, *state.vectors], [gram @ E, *state.images]
+            del state.vectors[blocks:], state.images[blocks:]
+            E = state.next_block(V, 6)
+        E = np.linalg.qr(E)[0]
+        return float(np.linalg.eigvalsh(E.T @ gram @ E)[-1])
+
+    assert 1.0 - top(6) < 0.1 * (1.0 - top(1))
 
 
 def test_masked_sums_have_the_bits_of_fixed_point() -> None:
