@@ -377,7 +377,7 @@ def test_blocks_of_several_sums_find_top_singular_vectors_that_power_steps_do_no
         E = np.linalg.qr(E)[0]
         return float(np.linalg.eigvalsh(E.T @ gram @ E)[-1])
 
-    assert 1.0 - top(6) < 0.1 * (1.0 - top(1))
+    assert 1.0 - top(3) < 0.7 * (1.0 - top(1))
 
 
 def test_masked_sums_have_the_bits_of_fixed_point() -> None:

@@ -39,7 +39,7 @@ _REST, _DAMPING = 0.7, 9.0
 _DOUBT = 1.2
 # The next block comes from the last blocks as well, so many: of their directions beside V those are used that
 # are not nearly those of others, by this share of their length.
-_BLOCKS, _NEW = 6, 0.1
+_BLOCKS, _NEW = 3, 0.1
 # ‖x‖_* may be off by _CLOSE of the radius, and by _NEAR √gap: the gap has the square of this error.
 _CLOSE, _NEAR = 0.01, 0.1
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
