@@ -1,6 +1,6 @@
 """Measure how right the radius is that ``radius="auto"`` finds, and what finding it costs.
 
-    python benchmarks/estimators/radii.py [small] [reviews] [--seeds N] [--jobs N] [--json F]
+    python benchmarks/estimators/radii.py [small] [reviews] [--seeds N] [--graphs G ...] [--jobs N] [--json F]
 
 ``small``: problems with few rows, of seven kinds (dense, sparse, fewer rows than features, a weak signal,
 both, no signal, uneven columns and sites), for least squares and for classes, with five seeds each. The
@@ -205,11 +205,12 @@ RUNS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Any
 }
 
 
-def run(name: str, seeds: Sequence[int], jobs: int) -> Iterator[dict[str, Any]]:
+def run(name: str, seeds: Sequence[int], graphs: Sequence[str], jobs: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of all problems in their order, then that of their means and the worst."""
     one, summary, of_each_seed = RUNS[name]
+    cases = [case for case in product(seeds, *of_each_seed) if case[2] not in GRAPHS or case[2] in graphs]
     with ProcessPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(one, *case) for case in product(seeds, *of_each_seed)]
+        waiting = [pool.submit(one, *case) for case in cases]
         for case in waiting:
             yield case.result()
     yield summary([case.result() for case in waiting])
@@ -222,13 +223,14 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", help=f"some of {list(RUNS)}; all by default")
     parser.add_argument("--seeds", type=int, default=5, help="how many problems of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS), help="of the reviews")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     args = parser.parse_args()
     about = environment(0) | {"command": " ".join(["python", *sys.argv])}
     found = []
     for chosen in args.names or RUNS:
-        for row in run(chosen, range(args.first, args.first + args.seeds), args.jobs):
+        for row in run(chosen, range(args.first, args.first + args.seeds), args.graphs, args.jobs):
             found.append(row)
             shown = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
             print(shown, flush=True)
