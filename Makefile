@@ -32,7 +32,7 @@ demo:
 
 test: setup
 	@sh tools/browser.sh
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15
+	@$(BIN)/python -m pytest -n 3 --dist worksteal --durations 15
 
 lint: setup
 	@$(BIN)/ruff check .

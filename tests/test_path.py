@@ -26,7 +26,7 @@ from dcgs.learn.linear.design import DesignSpec, designs
 from dcgs.learn.linear.fit import rows_paths
 from dcgs.learn.radius.folds import HoldOut
 from dcgs.learn.radius.path import path_steps
-from dcgs.learn.radius.sums_finder import _Control, _Point, _Run
+from dcgs.learn.radius.sums_finder import _as_sent, _Control, _Point, _Run, _shortened
 from dcgs.learn.sites import Rows
 from dcgs.learn.sums import Reductions, Steps
 
@@ -358,3 +358,27 @@ def test_reviews_get_the_radius_and_the_error_of_pooled_rows_within_four_times_t
     errors = [np.mean((one.predict(X_test) - y_test) ** 2) for one in (model, pooled)]
     assert errors[0] <= 1.01 * errors[1]
     assert model.rounds_ <= 4 * known.rounds_
+
+
+def test_points_are_shortened_where_they_stay_in_the_set_and_sent_without_loss() -> None:
+    rng = np.random.default_rng(0)
+    for X in (dcgs.L1Ball(100, 3.0), dcgs.L2Ball(100, 3.0), dcgs.Simplex(100, 3.0)):
+        x = X.project(rng.standard_normal(100))
+        short = _shortened(x, X)
+        sent = _as_sent(short)
+        assert X.holds(short)
+        assert (sent == short).all()
+        np.testing.assert_allclose(short, x, rtol=2.0**-23)
+        assert (sent.dtype == np.float32) == (not isinstance(X, dcgs.Simplex))
+    assert _as_sent(np.array([1e300, 1.0])).dtype == np.float64
+
+
+def test_models_of_a_path_are_in_their_sets() -> None:
+    rng = np.random.default_rng(1)
+    A, b = rng.standard_normal((3, 40, 80)), rng.standard_normal((3, 40))
+    train = {i: dcgs.LeastSquares(A[i, :30], b[i, :30]) for i in range(3)}
+    held_out = {i: dcgs.LeastSquares(A[i, 30:], b[i, 30:]) for i in range(3)}
+    for set_of in (lambda r: dcgs.L1Ball(80, r), lambda r: dcgs.Simplex(80, r)):
+        found = dcgs.path(dcgs.Fold(train, held_out), set_of, nx.path_graph(3), radii=[0.1, 0.5, 2.0])
+        for point, models in zip(found.points, found.models, strict=True):
+            assert all(set_of(point.radius).holds(x) for x in models)
