@@ -418,3 +418,15 @@ def test_values_that_are_all_zero_are_certified_at_the_start() -> None:
     result = dcgs.minimize(objectives, NuclearNormBall(SHAPE, 60.0), nx.path_graph(AGENTS), gap=1e-3)
     assert result.status is Status.AGREED
     assert result.x.rank == 0 or np.abs(np.asarray(result.x)).max() == 0.0
+
+
+def test_ratings_that_are_fitted_before_the_radius_is_reached_are_left_to_the_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By steps, values of f near zero certify; at home μ would have to fall to zero, sum by sum."""
+    monkeypatch.setattr(completion_home_root, "_MANY", 3)
+    run = recorded(monkeypatch, ratings())
+    result, at_home, _ = run(1200.0, gap=1e-3, iterations=200, every=0)
+    assert result.status is Status.AGREED
+    assert at_home == 3
+    assert result.iterations > at_home

@@ -45,10 +45,10 @@ _CLOSE, _NEAR = 0.01, 0.1
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
 # _PATIENCE sums.
 _SMALL, _PATIENCE = 1e-4, 8
-# A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps, as for large radii; and
-# one of less than _LOOSE of the radius where μ is less than _WEAK of the first: the ratings are soon fitted.
+# A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps; and so is one of less than
+# _LOOSE of the radius after _MANY sums: the ratings are fitted before the radius is reached.
 _FAR = 0.3
-_LOOSE, _WEAK = 0.6, 1.0 / 3.0
+_LOOSE, _MANY = 0.55, 10
 # Singular values of V below this share of the largest are left out of estimates: their vectors are rounded.
 _SHORT = 1e-3
 
@@ -80,7 +80,7 @@ class HomeRoot:
     curvature of a column to UᵀU: rows with many entries have a larger share of its entries. ``least`` is the
     smallest gap so far as a share of the decrease, and ``since`` the number of sums after it. ``trust`` is
     by how much estimates count as too small, and ``bounds`` has the best lower bound of f*. ``vectors`` and
-    ``images`` are the last blocks and GᵀG times them, for the G of their sums. ``mu`` is the first μ.
+    ``images`` are the last blocks and GᵀG times them, for the G of their sums. ``sums`` counts sums.
     """
 
     half: Point
@@ -94,7 +94,7 @@ class HomeRoot:
     bounds: Bounds = field(default_factory=Bounds)
     vectors: list[Matrix] = field(default_factory=list)
     images: list[Matrix] = field(default_factory=list)
-    mu: float = 0.0
+    sums: int = 0
 
     def keep(self, here: _Here) -> None:
         """Keep the blocks of the last sums."""
@@ -167,7 +167,7 @@ class Root:
             middle = 0.5 * (low + mu)
             is_large = float(np.sum(_lengths(state, vectors, sigma, middle) ** 2)) > self.radius
             low, mu = (middle, mu) if is_large else (low, middle)
-        used, state.mu = sigma > mu, mu
+        used = sigma > mu
         V = vectors[:, used] * _lengths(state, vectors, np.maximum(sigma, 1.05 * mu), mu)[used]
         is_short = bool(np.count_nonzero(used) >= _GROWTH * len(sigma))
         return self._answer(mu, 0.0, V, self._beside(vectors[:, ~used], V, self._spare(V, is_short)))
@@ -180,7 +180,8 @@ class Root:
         last = state.last
         is_worse = last is not None and here.value + mu * here.weight > last.most(mu)
         is_far = here.scale < _FAR
-        is_loose = here.norm < _LOOSE * self.radius and mu < _WEAK * state.mu
+        state.sums += 1
+        is_loose = here.norm < _LOOSE * self.radius and state.sums >= _MANY
         if is_far or is_loose or self._is_over(state, here.gap, is_worse):
             return (np.array([Command.SWITCH, mu, 0.0 if is_far else here.scale]),)
         self._here = here, is_worse
