@@ -45,8 +45,8 @@ _CLOSE, _NEAR = 0.01, 0.1
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
 # _PATIENCE sums.
 _SMALL, _PATIENCE = 1e-4, 8
-# A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps; and so is one of less than
-# _LOOSE of the radius after _MANY sums: the ratings are fitted before the radius is reached.
+# A model whose nuclear norm is more than 1/_FAR of the radius is left to the steps; and so is one of less
+# than _LOOSE of the radius after _MANY sums: the ratings are fitted before the radius is reached.
 _FAR = 0.3
 _LOOSE, _MANY = 0.55, 10
 # Singular values of V below this share of the largest are left out of estimates: their vectors are rounded.
