@@ -26,9 +26,9 @@ from dcgs.protocol import Program
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.top_eigenvalue import TopEigenvalue, largest_eigenvalue
 
-# An estimate of the gap must be below this share of the target before the gap is computed: from GᵀG, or from
-# products, which take many more rounds if they are in vain.
-_LIKELY, _LIKELY_BY_PRODUCTS = 0.9, 0.8
+# An estimate of the gap must be below this share of the target before the gap is computed. It is the same for
+# GᵀG and for products, so that masked runs, which never send GᵀG, end where open ones do.
+_LIKELY = 0.9
 # Estimates count as too small by at most this factor, however small they once were.
 _MOST_TRUST = 100.0
 # The error of the gap that is aimed at, as a share of what would still do; and an error that needs no
@@ -185,8 +185,6 @@ class GapSearch:
         content = np.array([gap.estimate, at.decrease, gap.noise])
         search = TopEigenvalue.start(near, content_rng(near, content))
         is_whole = self._is_whole(search.block.shape[1], max(search.random.shape[1], near.shape[1] // 2))
-        if not is_whole and gap.estimate * gap.trust > _LIKELY_BY_PRODUCTS * self._threshold(at, gap):
-            return None
         self._search, self._whole = (at, gap, search), None
         block = search.block[:, :0] if is_whole else search.block
         return np.array([Command.CERTIFY], dtype=np.float64), as_sent(block, self._kind)

@@ -42,6 +42,8 @@ _DOUBT = 1.2
 _BLOCKS, _NEW = 3, 0.1
 # ‖x‖_* may be off by _CLOSE of the radius, and by _NEAR √gap: the gap has the square of this error.
 _CLOSE, _NEAR = 0.01, 0.1
+# The preconditioner is scaled by the curvature along the last step, if that differs by this factor.
+_SCALED = 2.0
 # Targets below _SMALL, as shares of the decrease, are left to the steps. The gap must fall by a tenth in
 # _PATIENCE sums.
 _SMALL, _PATIENCE = 1e-4, 8
@@ -420,11 +422,15 @@ class _Metric:
 def _direction(grad: Matrix, state: HomeRoot, metric: _Metric) -> Matrix:
     """Return the step of L-BFGS for V, to be subtracted."""
     pairs = [(s, y, float(np.sum(s * y))) for s, y in zip(state.steps, state.changes, strict=True)]
-    q, weights = grad, list[float]()
+    q, weights, scale = grad, list[float](), 1.0
     for s, y, product in reversed(pairs):
         weights.append(float(np.sum(s * q)) / product)
         q = q - weights[-1] * y
-    q = metric.solve(q)
+    if pairs:
+        _, y, product = pairs[-1]
+        scale = product / float(np.sum(y * metric.solve(y)))
+        scale = 1.0 if 1.0 / _SCALED < scale < _SCALED else scale
+    q = scale * metric.solve(q)
     for (s, y, product), weight in zip(pairs, reversed(weights), strict=True):
         q = q + (weight - float(np.sum(y * q)) / product) * s
     return q
