@@ -372,8 +372,8 @@ def test_pieces_are_of_nearly_equal_size_and_joined_to_the_whole(rows: int, piec
 
 
 def test_an_agent_that_knows_the_link_sends_pieces_as_the_rule_says() -> None:
-    # 80 kB take 8 ms at 10 MB/s; on a path of 9 the height is 4: five pieces take 16 rounds of 2.6 ms, four 14
-    # of 3 ms, 1 % more.
+    # 80 kB take 8 ms at 10 MB/s; on a path of 9 the height is 4: five pieces take 16 rounds of 2.6 ms, four
+    # 14 of 3 ms, 1 % more.
     link, graph = Link(10e6, 1e-3), nx.path_graph(9)
     values = of_all_sizes(9, 10_000)
 
