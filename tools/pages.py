@@ -290,7 +290,11 @@ def time_table() -> str:
         rankings += [stops[place], errors[place]]
     rows = [[name, *(_fastest(ranking, name) for ranking in rankings)] for name in errors[0].trials]
     made, table = record("time"), TextTable.plain("", head, rows).markdown()
-    return f"{table}\n\nTo 1e-3: version {version(made)}, `{made['environment']['command']}`."
+    again = made["environment"]["again"]
+    return (
+        f"{table}\n\nTo 1e-3: version {version(made)}, `{made['environment']['command']}`; "
+        f"{', '.join(again['instances'])}: version {again['dcgs']}, `{again['command']}`."
+    )
 
 
 def _fastest(ranking: Ranking, instance: str) -> str:

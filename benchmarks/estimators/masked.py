@@ -112,7 +112,8 @@ def measured(case: Case) -> dict[str, Any]:
 
 def main() -> None:
     """Measure all cases whose data are there."""
-    rows = []
+    rows = list[dict[str, Any]]()
+    record(rows)  # refuses wrong options, and shows the help
     for name, load in CASES.items():
         try:
             case = load()

@@ -8,15 +8,15 @@ from typing import final
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dorgqr, dpttrf, dpttrs, dsytrd
+from scipy.linalg.lapack import dorgqr, dptsv, dsytrd
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image, SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, frozen, norm, vdot
-from dcgs.projections import MOST_STEPS, next_multiplier
+from dcgs.points import Point, frozen, norm, vdot
+from dcgs.projections import on_sphere
 from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet
 from dcgs.sets.norm_balls import L2Ball
 from dcgs.validation import COUNT
@@ -249,7 +249,8 @@ class _ExactSolver(Solver):
         side = min(rows, d)
         reflectors, diagonal, beside, tau, _ = dsytrd(2.0 * (B.T @ B), lower=1, lwork=_BLOCK * side)
         V = np.eye(side)
-        V[1:, 1:] = dorgqr(reflectors[1:, :-1], tau, lwork=_BLOCK * side)[0] if side > 1 else V[1:, 1:]
+        if side > 1:
+            V[1:, 1:] = dorgqr(reflectors[1:, :-1], tau, lwork=_BLOCK * side)[0]
         self.V, self.diagonal = V if basis is None else basis @ V, diagonal
         if rows < d:  # and one direction in the null space of A, where the curvature is η alone
             self.diagonal = np.append(diagonal, 0.0)
@@ -267,25 +268,18 @@ class _ExactSolver(Solver):
             # Twice, because a rounding error would be divided by η alone as well.
             outside -= V @ (outside @ V)
             rest = norm(outside)
-            *z, last = self._minimizer(np.append(inside, rest), phi.eta)
-            x = V @ z + outside * (last / (rest or 1.0))
+            z = self._minimizer(np.append(inside, rest), phi.eta)
+            x = V @ z[:-1] + outside * (z[-1] / (rest or 1.0))
         self.task.outcomes[Outcome.ROUNDING] += 1
         return frozen(x.reshape(self.task.X.shape))
 
     def _minimizer(self, h: Point, eta: float) -> Point:
         """Return z(μ) = (T + (η + μ) I)⁻¹ h, with μ = 0 if that is in the ball."""
-        mu = 0.0
-        for _ in range(MOST_STEPS):
-            pivots, factors, info = dpttrf(self.diagonal + (eta + mu), self.beside)
+
+        def solved(side: Point, mu: float) -> Point:
+            _, _, z, info = dptsv(self.diagonal + (eta + mu), self.beside, side)
             if info != 0:
                 raise np.linalg.LinAlgError(f"η = {eta!r} is rounding error beside the data.")
-            z = dpttrs(pivots, factors, h)[0]
-            length = norm(z)
-            if length <= (1.0 + EPS) * self.radius:
-                break
-            slope = vdot(z, dpttrs(pivots, factors, z)[0])
-            ahead = next_multiplier(mu, length, slope, self.radius)
-            if ahead <= mu:
-                break
-            mu = ahead
-        return np.asarray(z if length <= self.radius else z * (self.radius / length))
+            return np.asarray(z)
+
+        return on_sphere(lambda mu: solved(h, mu), lambda z, mu: vdot(z, solved(z, mu)), self.radius)[0]

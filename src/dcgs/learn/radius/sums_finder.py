@@ -4,9 +4,9 @@ The gradients of all models, of all folds and radii, are in one sum, with their 
 held out. So a batch of radii takes the rounds of its slowest one. The root of the tree judges the last step
 of each model and takes the next one: x = argmin over X of h(x) + ⟨∇f(y) − ∇h(y), x⟩ + Λ/2 ‖x − y‖². If sites
 have many rows, h is the root's own loss, times the number of sites, and Λ bounds only how unlike f it is. If
-they have few, h is zero, and the step is a projection. Λ is found. Points are sent down the tree, and no
-gradients. A model is finished when f at its point is close enough to a lower bound of f over the set: f(y)
-minus the Wolfe gap there, for the points y that were passed.
+they have few, h is zero, and the step is a projection. Λ is found. Points are sent down the tree, as float32
+where they then stay in the set, and no gradients. A model is finished when f at its point is close enough to
+a lower bound of f over the set: f(y) minus the Wolfe gap there, for the points y that were passed.
 
 Of a gradient only the features that matter are sent: those of the model, and those whose entries are large.
 The other entries are those of h with the correction ∇f − ∇h of the last sum that had all features. Sums with
