@@ -430,3 +430,15 @@ def test_ratings_that_are_fitted_before_the_radius_is_reached_are_left_to_the_st
     assert result.status is Status.AGREED
     assert at_home == 3
     assert result.iterations > at_home
+
+
+def test_an_estimate_of_the_gap_that_is_negative_by_rounding_leaves_mu_to_the_newton_step() -> None:
+    agent = replace(_root_agent([]), facts=type("Facts", (), {"agents": 1})())
+    root, rng = completion_home_root.Root(agent, None), np.random.default_rng(0)
+    V = rng.standard_normal((3, 1))
+    sums: Any = type("Sums", (), {"gram": np.eye(1), "size": 1.0})()
+    for gap, moves in ((-1e-9, True), (1e-4, False)):
+        here: Any = type(
+            "Here", (), {"V": V, "mu": 0.5, "sums": sums, "norm": 2.0 * (1 + 1e-4), "gap": gap}
+        )()
+        assert (root._weight(here) != 0.5) is moves

@@ -268,7 +268,7 @@ class Root:
         # −d log ‖x‖_* / d log μ
         response = max(1.0, 0.75 * mu * rank * squared / (here.sums.size * here.norm))
         ratio = math.log(here.norm / self.radius)
-        if abs(ratio) < min(_CLOSE, _NEAR * math.sqrt(here.gap)):
+        if abs(ratio) < min(_CLOSE, _NEAR * math.sqrt(max(0.0, here.gap))):  # an estimate may be negative
             return mu
         return mu * math.exp(min(0.7, max(-0.7, ratio / response)))
 
